@@ -1,0 +1,1 @@
+"""Read-only views of a log: they look, they never write."""

@@ -1,0 +1,91 @@
+"""How are the approval queue and the scripted model put on a socket? `serve` and `demo-model`."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from governance.cli.console import plain, say, talk
+from governance.cli.options import HomeDir, Host, PolicyPaths, Port
+from governance.cli.target import open_agent
+
+if TYPE_CHECKING:
+    from agent.worker import Failure
+    from governance.assemble import Governance
+
+__all__ = ["add_to"]
+
+Agent = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="MODULE:ATTR",
+        help="Go on with this agent's runs as soon as their answers are in.",
+        show_default=False,
+    ),
+]
+Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A YAML script of what it says.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(serve)
+    app.command(name="demo-model")(demo_model)
+
+
+def serve(
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    agent: Agent = None,
+    policy: PolicyPaths = None,
+    home: HomeDir = None,
+) -> None:
+    """Serve the approval queue, and drive an agent's runs beside it."""
+    from governance.assemble import Governance
+
+    if agent is None:
+        with Governance.open(home, policies=policy or None) as governance:
+            _serve(governance, host, port)
+        return
+    from agent.worker import Worker
+
+    with open_agent(agent, home, policy) as found, Worker(found, report=_report):
+        _serve(found.governance, host, port)
+
+
+def _serve(governance: "Governance", host: str, port: int) -> None:
+    import secrets
+
+    from governance.web import WebSettings, create_app, serve
+
+    # Asked to end, it leaves through the same doors as always: what is in hand is finished first.
+    signal.signal(signal.SIGTERM, _end)
+    app = create_app(
+        governance.store,
+        signer=governance.signer,
+        clock=governance.clock,
+        draw=secrets.token_bytes,
+        settings=WebSettings(),
+    )
+
+    def ready(host: str, port: int) -> None:
+        shown = f"[{host}]" if ":" in host else host
+        say(f"queue at http://{shown}:{port}/")
+
+    serve(app, host, port, ready)
+
+
+def _end(_signal: int, _frame: object) -> None:
+    raise SystemExit(0)
+
+
+def _report(failure: "Failure") -> None:
+    talk(f"run {failure.run}: {plain(failure.text)}; again in {failure.again_in_s:.0f} s")
+
+
+def demo_model(script: Script, *, host: Host = "127.0.0.1", port: Port = 0) -> None:
+    """Play a script as an OpenAI-compatible model, until interrupted."""
+    from agent.models import serve_script
+
+    serve_script(script, host=host, port=port, ready=lambda url: say(f"model at {url}"))

@@ -1,0 +1,167 @@
+"""What does a verification say to a person, and to a script? Four verdicts, and every finding's place."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from governance.canonical import JSON
+from governance.cli.console import FAINT, facts, plain
+from governance.lawful.check import LawfulReport
+from governance.ledger.report import Finding, Flaw, Report, Status, Verdict, Where
+
+__all__ = ["Judgement", "render"]
+
+_GLYPHS: Final = {
+    Status.OK: ("✓", "green"),
+    Status.FAILED: ("✗", "bold red"),
+    Status.NOT_CHECKED: ("?", "yellow"),
+}
+_QUESTIONS: Final = {
+    Verdict.INTEGRITY: "nothing was changed",
+    Verdict.TRUST: "signed by the keys you pinned",
+    Verdict.COMPLETENESS: "from the first entry to the last checkpoint",
+    Verdict.LAWFULNESS: "every call was decided, and approved where it had to be",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All that was found about one bundle. `unjudged` says why lawfulness could not be looked at."""
+
+    report: Report
+    lawful: LawfulReport | None
+    unjudged: str = ""
+
+    @property
+    def verdicts(self) -> dict[Verdict, Status]:
+        return {
+            Verdict.INTEGRITY: self.report.integrity,
+            Verdict.TRUST: self.report.trust,
+            Verdict.COMPLETENESS: self.report.completeness,
+            Verdict.LAWFULNESS: self.lawful.verdict if self.lawful else Status.NOT_CHECKED,
+        }
+
+    @property
+    def ok(self) -> bool:
+        return all(status is Status.OK for status in self.verdicts.values())
+
+    @property
+    def unpinned(self) -> bool:
+        return Flaw.UNPINNED in self.report.counts
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What both rooms found, in one form."""
+        lawful = self.lawful.findings if self.lawful else ()
+        return (
+            *self.report.findings,
+            *(
+                Finding(
+                    Verdict.LAWFULNESS,
+                    found.kind,
+                    Where(seq=found.seq),
+                    found.message,
+                    found.next_step,
+                    is_failure=found.status is not Status.OK,
+                )
+                for found in lawful
+            ),
+        )
+
+    @property
+    def unlisted(self) -> int:
+        """How many findings were counted, but are too many to list."""
+        rooms = (self.report, self.lawful) if self.lawful else (self.report,)
+        return sum(sum(room.counts.values()) - len(room.findings) for room in rooms)
+
+    def to_json(self) -> dict[str, JSON]:
+        summary = self.report.summary
+        return {
+            "ok": self.ok,
+            "verdicts": {verdict.value: status.value for verdict, status in self.verdicts.items()},
+            "log": summary.log,
+            "entries": summary.entries,
+            "head": summary.head,
+            "root": summary.root,
+            "checkpoint": summary.checkpoint,
+            "signers": list(summary.signers),
+            "runs": summary.runs,
+            "open_runs": summary.open_runs,
+            "findings": [_finding(finding) for finding in self.findings],
+            "unlisted": self.unlisted,
+        }
+
+
+def render(judgement: Judgement) -> Iterator[RenderableType]:
+    """Lay out verdicts, then failures, then what is merely worth knowing."""
+    summary = judgement.report.summary
+    known: dict[str, str | Text] = {
+        "log": plain(summary.log or "unknown"),
+        "entries": str(summary.entries),
+        "runs": f"{summary.runs}, {summary.open_runs} of them open",
+        "head": summary.head or "none",
+    }
+    if judgement.lawful is not None:
+        checked = judgement.lawful
+        known["judged"] = (
+            f"{checked.decisions_checked} decisions, {checked.starts_checked} starts,"
+            f" {checked.votes_checked} votes"
+        )
+    yield facts(known)
+    yield ""
+    for verdict, status in judgement.verdicts.items():
+        yield _verdict(verdict, status, judgement)
+    failures = [finding for finding in judgement.findings if finding.is_failure]
+    notes = [finding for finding in judgement.findings if not finding.is_failure]
+    for heading, findings in (("findings", failures), ("to know", notes)):
+        if findings:
+            yield Text(f"\n{heading}", style=FAINT)
+            yield from _listed(findings)
+    if judgement.unlisted:
+        yield f"and {judgement.unlisted} more"
+    yield ""
+    yield Text("verified", "bold green") if judgement.ok else Text("NOT verified", "bold red")
+
+
+def _verdict(verdict: Verdict, status: Status, judgement: Judgement) -> Text:
+    glyph, style = _GLYPHS[status]
+    said = _QUESTIONS[verdict]
+    if verdict is Verdict.TRUST and judgement.unpinned:
+        said = "UNPINNED: no key was given, so nobody vouches for this log"
+    elif verdict is Verdict.LAWFULNESS and judgement.lawful is None:
+        said = f"could not be judged: {plain(judgement.unjudged)}"
+    elif status is not Status.OK:
+        said = {Status.FAILED: "does not hold", Status.NOT_CHECKED: "not reached"}[status]
+    line = Text(f" {glyph} ", style=style)
+    line.append(f"{verdict.value:<14}", style="default")
+    line.append(said, style="default" if status is Status.OK else style)
+    return line
+
+
+def _listed(findings: Sequence[Finding]) -> Iterator[Text]:
+    """List findings, and the next step once for all in a row that share it."""
+    for next_step, group in groupby(findings, key=lambda finding: finding.next_step):
+        for finding in group:
+            glyph, style = _GLYPHS[Status.FAILED] if finding.is_failure else ("·", FAINT)
+            line = Text(f" {glyph} ", style=style)
+            place = f"{plain(finding.where)}  {finding.kind}: {plain(finding.message)}"
+            yield line.append(place, "default")
+        yield Text(f"   next: {plain(next_step)}", style=FAINT)
+
+
+def _finding(finding: Finding) -> dict[str, JSON]:
+    where = finding.where
+    return {
+        "verdict": finding.verdict.value,
+        "kind": str(finding.kind),
+        "file": where.file,
+        "line": where.line,
+        "seq": where.seq,
+        "message": finding.message,
+        "next": finding.next_step,
+        "failure": finding.is_failure,
+    }

@@ -1,0 +1,96 @@
+"""Where things are. The only reader of the environment.
+
+| variable | meaning | default |
+|---|---|---|
+| `GOVERNANCE_HOME` | the folder of ledger, key and kept checkpoint | `.governance` |
+| `GOVERNANCE_CHECKPOINT` | where the last checkpoint is kept; best on another volume | in the home |
+| `GOVERNANCE_ENVIRONMENT` | what policies read as `env.name` | `default` |
+"""
+
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from governance.errors import InvalidInputError, UnavailableError
+
+__all__ = ["Home", "environment_name", "read_policy_files", "shipped_policy"]
+
+POLICY_SUFFIX = ".yaml"
+TEST_SUFFIX = ".test.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder an installation lives in."""
+
+    folder: Path
+    checkpoint: Path
+
+    @classmethod
+    def find(cls, folder: Path | str | None = None) -> "Home":
+        """Take `folder`, else what the environment names, else `.governance` here."""
+        root = Path(folder or os.environ.get("GOVERNANCE_HOME") or ".governance")
+        kept = os.environ.get("GOVERNANCE_CHECKPOINT")
+        return cls(root, Path(kept) if kept else root / "checkpoint")
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger.db"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "log.key"
+
+    @property
+    def verifier_key(self) -> Path:
+        return self.folder / "log.vkey"
+
+
+def environment_name() -> str:
+    return os.environ.get("GOVERNANCE_ENVIRONMENT") or "default"
+
+
+def shipped_policy(name: str) -> tuple[str, str]:
+    """Read a policy that comes with the package, like `baseline` or `examples/banking`.
+
+    Returns (file name, text). Raises InvalidInputError for a name that is not shipped.
+    """
+    inside = resources.files("governance") / "_policies"
+    root = inside if inside.is_dir() else Path(__file__).parent.parent / "policies"
+    file = root.joinpath(*f"{name}{POLICY_SUFFIX}".split("/"))
+    if ".." in name or not file.is_file():
+        raise InvalidInputError(f"no policy `{name[:80]}` is shipped", hint="name a file instead")
+    return f"{name}{POLICY_SUFFIX}", file.read_text(encoding="utf-8")
+
+
+def read_policy_files(paths: tuple[Path, ...]) -> dict[str, str]:
+    """Read policy files, and those in policy folders, leaving out `*.test.yaml`.
+
+    Raises InvalidInputError for a path that is not there or a folder without policies,
+    UnavailableError for a file that cannot be read.
+    """
+    files: dict[str, str] = {}
+    for path in paths:
+        found = _policy_files(path) if path.is_dir() else [path]
+        if not found:
+            raise InvalidInputError(f"folder `{path}` holds no policies", hint="name a policy file")
+        for file in found:
+            files[str(file)] = _read(file)
+    return files
+
+
+def _policy_files(folder: Path) -> list[Path]:
+    files = sorted(folder.glob(f"*{POLICY_SUFFIX}"))
+    return [file for file in files if not file.name.endswith(TEST_SUFFIX)]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as exc:
+        raise InvalidInputError(f"no file `{file}`", hint="check the path") from exc
+    except UnicodeDecodeError as exc:
+        raise InvalidInputError(f"file `{file}` is not UTF-8 text") from exc
+    except OSError as exc:
+        raise UnavailableError(f"file `{file}` cannot be read ({exc.strerror})") from exc

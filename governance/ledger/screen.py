@@ -1,0 +1,110 @@
+"""Whether a line is plainly an entry: the fast way to yes. Anything else `entry.read_entry` decides.
+
+`read_entry` says what an entry is. It walks every value and matches every name, which costs many times
+the hash. Nearly all envelopes are ASCII and by few actors, and for those the same checks can be made on
+the parsed whole. A `Screen` leaves the linking fields (`log, seq, prev, ts, run, rseq, rprev`) to
+`Chain.fits`, which compares them with what must stand there; what both accept, `read_entry` accepts (the
+tests hold them to it). It answers None when it cannot tell, and never says what is wrong.
+"""
+
+import re
+from typing import Any, Final, cast
+
+import orjson
+
+from governance.canonical import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
+from governance.errors import InvalidInputError
+from governance.ids import parse_subject_id
+from governance.ledger.entry import VERSION, Kind
+
+__all__ = ["Screen", "is_plain_json"]
+
+_SUBJECTS_MAX: Final = 4_096
+"""How many names that passed once are remembered."""
+_FORM: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+_END: Final = b'"v":%d}' % VERSION  # `v` sorts last
+_KINDS: Final = frozenset(kind.value for kind in Kind)
+_FLAT: Final = frozenset({str, int, bool, type(None)})
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_DEPTH: Final = JSON_DEPTH_MAX - 2
+"""How deep a value of `body` may nest: the envelope and `body` are two levels."""
+_BARE: Final = len(("actor", "body", "log", "payloads", "prev", "seq", "ts", "type", "v"))
+_IN_RUN: Final = _BARE + len(("run", "rprev", "rseq"))
+
+
+class Screen:
+    """Remembers the subjects it has seen to be well formed, so that each is matched once."""
+
+    def __init__(self) -> None:
+        self._subjects = set[str]()
+
+    def __call__(self, raw: bytes) -> dict[str, Any] | None:
+        """Give the fields of a plain envelope, or None where `read_entry` must be asked."""
+        if len(raw) > ENTRY_BYTES_MAX or not raw.isascii():
+            return None
+        try:
+            fields: dict[str, Any] = orjson.loads(raw)
+            if orjson.dumps(fields, option=_FORM) != raw or not raw.endswith(_END):
+                return None
+            body: dict[str, Any] = fields["body"]
+            payloads: dict[str, Any] = fields["payloads"]
+            count = _IN_RUN if "run" in fields else _BARE
+            if "on_behalf_of" in fields:
+                count += self._knows(fields["on_behalf_of"])
+            passed = (
+                len(fields) == count
+                and fields["type"] in _KINDS
+                and (fields["actor"] in self._subjects or self._knows(fields["actor"]))
+                and type(body) is dict
+                and _is_plain(body, _DEPTH)
+                and type(payloads) is dict
+                and (not payloads or all(map(_HASH.fullmatch, payloads.values())))
+            )
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError, KeyError, TypeError):
+            return None  # no JSON, an integer too large, a field missing or of another type
+        return fields if passed else None
+
+    def _knows(self, name: Any) -> bool:
+        if name in self._subjects:
+            return True
+        try:
+            parse_subject_id(name)
+        except InvalidInputError:
+            return False
+        if len(self._subjects) < _SUBJECTS_MAX:
+            self._subjects.add(name)
+        return True
+
+
+def is_plain_json(raw: bytes) -> bool:
+    """Tell whether `raw` is ASCII, without floats or large integers, and what `payload_bytes` writes."""
+    try:
+        value: object = orjson.loads(raw)
+        same = raw.isascii() and orjson.dumps(value, option=_FORM) == raw
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return False
+    return same and _is_nested(value, JSON_DEPTH_MAX)
+
+
+def _is_plain(members: dict[str, object], depth: int) -> bool:
+    """Holds no floats, however nested within `depth`; `_FORM` has refused large integers."""
+    for value in members.values():
+        kind = type(value)
+        if kind in _FLAT:
+            continue
+        if kind is list and depth > 0 and _FLAT.issuperset(map(type, cast("Any", value))):
+            continue
+        if not _is_nested(value, depth):
+            return False
+    return True
+
+
+def _is_nested(value: object, depth: int) -> bool:
+    kind = type(value)
+    if kind in _FLAT:
+        return True
+    if depth <= 0:
+        return False
+    if kind is dict:
+        return _is_plain(cast("dict[str, object]", value), depth - 1)
+    return kind is list and all(_is_nested(item, depth - 1) for item in cast("list[object]", value))

@@ -1,0 +1,1 @@
+"""May it happen: rules, and the decision they come to. Pure."""

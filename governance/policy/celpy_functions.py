@@ -1,0 +1,314 @@
+"""How do operators and functions behave on cel-python's values? As the CEL standard says, or they fail.
+
+cel-python's own operators follow Python where types mix: `true == 1`, `'a' in 'abc'`, a list index of -1,
+`int(' 5 ')`. Those here ask for the exact types first. Each takes the meter, charges what it reads, and
+raises LookupError, ValueError, ArithmeticError or TypeError, which `Call` turns into an error value.
+"""
+
+import datetime as dt
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from celpy import celtypes as cel
+
+from governance.policy import celpy_times as times
+from governance.policy.celpy_values import (
+    NUMBERS,
+    ORDERED,
+    Call,
+    Meter,
+    Value,
+    kind,
+    pattern_of,
+    plain,
+    text,
+)
+
+__all__ = ["resolve"]
+
+TEXT_CHARS_MAX: Final = 1024 * 1024
+LIST_ITEMS_MAX: Final = 10_000
+
+
+def equal(meter: Meter, left: Value, right: Value) -> bool:
+    """CEL equality: numbers by value, everything else only within its own type."""
+    meter.charge()
+    a, b = kind(left), kind(right)
+    if a in NUMBERS and b in NUMBERS:
+        return plain(left) == plain(right)
+    if a != b:
+        return False
+    if a == "list":
+        return len(left) == len(right) and all(map(equal, [meter] * len(left), left, right))
+    if a == "map":
+        return len(left) == len(right) and all(
+            key in right and equal(meter, item, right[key]) for key, item in left.items()
+        )
+    if a in ("string", "bytes"):
+        meter.read(left)
+        return len(left) == len(right) and (
+            str(left) == str(right) if a == "string" else bytes(left) == bytes(right)
+        )
+    return left is None or bool(left == right)
+
+
+def same(meter: Meter, left: Value, right: Value) -> Value:
+    return cel.BoolType(equal(meter, left, right))
+
+
+def different(meter: Meter, left: Value, right: Value) -> Value:
+    return cel.BoolType(not equal(meter, left, right))
+
+
+def _ordering(compare: Callable[[Any, Any], bool]) -> Callable[..., Value]:
+    def ordered(meter: Meter, left: Value, right: Value) -> Value:
+        a, b = kind(left), kind(right)
+        if a in NUMBERS and b in NUMBERS:
+            return cel.BoolType(compare(plain(left), plain(right)))
+        if a != b or a not in ORDERED:
+            raise TypeError
+        if a in ("string", "bytes"):
+            meter.read(left)
+        return cel.BoolType(compare(left, right))
+
+    return ordered
+
+
+def contains(meter: Meter, item: Value, container: Value) -> Value:
+    """`item in container`, for lists and maps; a text holds no items."""
+    name = kind(container)
+    if name == "map":
+        return cel.BoolType(kind(item) in ("string", "int", "uint", "bool") and item in container)
+    if name != "list":
+        raise TypeError
+    return cel.BoolType(any(equal(meter, item, element) for element in container))
+
+
+def index(_meter: Meter, container: Value, key: Value) -> Value:
+    name, of = kind(container), kind(key)
+    if name == "map" and of in ("string", "int", "uint", "bool"):
+        return container[key]
+    if name == "list" and of in ("int", "uint"):
+        if not 0 <= int(key) < len(container):
+            raise IndexError
+        return container[int(key)]
+    raise TypeError
+
+
+def add(meter: Meter, left: Value, right: Value) -> Value:
+    pair = (kind(left), kind(right))
+    if pair == ("string", "string"):
+        return cel.StringType(_joined(meter, str(left), str(right)))
+    if pair == ("list", "list"):
+        if len(left) + len(right) > LIST_ITEMS_MAX:
+            raise ValueError
+        meter.charge(len(left) + len(right))
+        return cel.ListType([*left, *right])
+    if pair in (("timestamp", "duration"), ("duration", "timestamp")):
+        return cel.TimestampType(left + right)
+    return _arithmetic(pair, operator.add, left, right, also="duration")
+
+
+def subtract(_meter: Meter, left: Value, right: Value) -> Value:
+    pair = (kind(left), kind(right))
+    if pair == ("timestamp", "duration"):
+        return cel.TimestampType(left - right)
+    if pair in (("duration", "duration"), ("timestamp", "timestamp")):
+        delta = dt.timedelta.__sub__ if pair[0] == "duration" else operator.sub
+        return cel.DurationType(delta(left, right))
+    return _arithmetic(pair, operator.sub, left, right)
+
+
+def _joined(meter: Meter, left: str, right: str) -> str:
+    if len(left) + len(right) > TEXT_CHARS_MAX:
+        raise ValueError
+    joined = left + right
+    meter.read(joined)
+    return joined
+
+
+def _arithmetic(
+    pair: tuple[str, str],
+    operation: Callable[[Any, Any], Any],
+    left: Value,
+    right: Value,
+    also: str = "",
+) -> Value:
+    if pair[0] != pair[1] or pair[0] not in NUMBERS | {also}:
+        raise TypeError
+    return type(left)(operation(left, right))
+
+
+def _numeric(operation: Callable[[Any, Any], Any], *, whole: bool = False) -> Callable[..., Value]:
+    def applied(_meter: Meter, left: Value, right: Value) -> Value:
+        pair = (kind(left), kind(right))
+        if whole and "double" in pair:
+            raise TypeError
+        return _arithmetic(pair, operation, left, right)
+
+    return applied
+
+
+def negate(_meter: Meter, value: Value) -> Value:
+    if kind(value) not in ("int", "double"):
+        raise TypeError
+    return -value
+
+
+def invert(_meter: Meter, value: Value) -> Value:
+    if kind(value) != "bool":
+        raise TypeError
+    return cel.BoolType(not value)
+
+
+def choose(_meter: Meter, condition: Value, then: Value, otherwise: Value) -> Value:
+    if kind(condition) != "bool":
+        raise TypeError
+    return then if condition else otherwise
+
+
+def size(_meter: Meter, value: Value) -> Value:
+    if kind(value) not in ("string", "bytes", "list", "map"):
+        raise TypeError
+    return cel.IntType(len(value))
+
+
+def matches(meter: Meter, subject: Value, pattern: Value) -> Value:
+    """Search, as the standard says; anchor the pattern to match the whole text."""
+    meter.read(text(subject))
+    return cel.BoolType(pattern_of(text(pattern)).search(text(subject)) is not None)
+
+
+def _on_texts(test: Callable[[str, str], bool]) -> Callable[..., Value]:
+    def tested(meter: Meter, subject: Value, part: Value) -> Value:
+        meter.read(text(subject))
+        return cel.BoolType(test(text(subject), text(part)))
+
+    return tested
+
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_DECIMAL_CHARS_MAX: Final = 400
+
+
+def to_int(_meter: Meter, value: Value) -> Value:
+    name = kind(value)
+    if name == "timestamp":
+        return cel.IntType(times.seconds_since_epoch(value))
+    return cel.IntType(_whole(name, value))
+
+
+def to_uint(_meter: Meter, value: Value) -> Value:
+    whole = _whole(kind(value), value)
+    if whole < 0:
+        raise ValueError
+    return cel.UintType(whole)
+
+
+def _whole(name: str, value: Value) -> int:
+    if name in ("int", "uint"):
+        return int(value)
+    if name == "double":
+        return int(float(value))  # of NaN and the infinities: ValueError, OverflowError
+    if not _WHOLE.fullmatch(text(value)):
+        raise ValueError
+    return int(value)
+
+
+def to_double(_meter: Meter, value: Value) -> Value:
+    if kind(value) in NUMBERS:
+        return cel.DoubleType(plain(value))
+    if len(text(value)) > _DECIMAL_CHARS_MAX or not _DECIMAL.fullmatch(value):
+        raise ValueError
+    return cel.DoubleType(float(value))
+
+
+def to_bool(_meter: Meter, value: Value) -> Value:
+    if kind(value) == "bool":
+        return value
+    if text(value) not in ("true", "false"):
+        raise ValueError
+    return cel.BoolType(value == "true")
+
+
+def to_bytes(meter: Meter, value: Value) -> Value:
+    if kind(value) == "bytes":
+        return value
+    meter.read(text(value))
+    return cel.BytesType(text(value).encode())
+
+
+def to_string(meter: Meter, value: Value) -> Value:
+    name = kind(value)
+    if name in ("string", "bytes"):
+        meter.read(value)
+    spelled: Mapping[str, Callable[[Any], str]] = {
+        "string": str,
+        "bool": lambda it: "true" if it else "false",
+        "int": lambda it: str(int(it)),
+        "uint": lambda it: str(int(it)),
+        "double": _spell_double,
+        "bytes": lambda it: bytes(it).decode(),
+        "timestamp": times.spell_moment,
+        "duration": times.spell_duration,
+    }
+    if name not in spelled:
+        raise TypeError
+    return cel.StringType(spelled[name](value))
+
+
+def _spell_double(number: float) -> str:
+    number = float(number)
+    if not math.isfinite(number):
+        raise ValueError
+    return (
+        str(int(number)) if number.is_integer() and abs(number) < TEXT_CHARS_MAX else repr(number)
+    )
+
+
+def _unchanged(_meter: Meter, value: Value) -> Value:
+    return value
+
+
+_TABLE: Final[Mapping[str, Callable[..., Value]]] = {
+    "_==_": same,
+    "_!=_": different,
+    "_<_": _ordering(operator.lt),
+    "_<=_": _ordering(operator.le),
+    "_>_": _ordering(operator.gt),
+    "_>=_": _ordering(operator.ge),
+    "_in_": contains,
+    "_[_]": index,
+    "_+_": add,
+    "_-_": subtract,
+    "_*_": _numeric(operator.mul),
+    "_/_": _numeric(lambda a, b: a / b),
+    "_%_": _numeric(operator.mod, whole=True),
+    "-_": negate,
+    "!_": invert,
+    "_?_:_": choose,
+    "size": size,
+    "dyn": _unchanged,
+    "matches": matches,
+    "contains": _on_texts(lambda subject, part: part in subject),
+    "startsWith": _on_texts(str.startswith),
+    "endsWith": _on_texts(str.endswith),
+    "int": to_int,
+    "uint": to_uint,
+    "double": to_double,
+    "bool": to_bool,
+    "bytes": to_bytes,
+    "string": to_string,
+    "timestamp": times.to_timestamp,
+    "duration": times.to_duration,
+    **times.PARTS,
+}
+
+
+def resolve(name: str, meter: Meter) -> Call:
+    """Find an operator or function by the name cel-python gives it."""
+    return Call(_TABLE[name], meter)

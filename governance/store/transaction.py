@@ -1,0 +1,173 @@
+"""How does a work append, and what does it see? `Transaction` over the connection of the one writer.
+
+What is read is read inside the write transaction, so nobody can have appended since. A work's appends
+are gathered as its own `Moves`: they join those of the commit when it returns, and are forgotten when
+it raises. Only a work that reads after it has appended, or writes beside the log, needs a savepoint.
+"""
+
+import sqlite3
+from dataclasses import dataclass, field, replace
+
+from governance.errors import ConflictError
+from governance.ids import Micros, RequestId, RunId
+from governance.ledger.entry import Draft, Entry, Record
+from governance.ports import RunHead
+from governance.store.checkpoints import Charter
+from governance.store.desk import SqliteLeases, SqlitePeople
+from governance.store.moves import Moves, Request
+from governance.store.projection import Tip, advance, extend, latest_keys, place, request_of
+from governance.store.reader import SqliteReader
+from governance.store.rows import to_run_head
+
+__all__ = ["Commit", "SqliteTransaction"]
+
+_RUN = """
+    SELECT run, agent, rseq, last, epoch, status, started, updated, no FROM run WHERE run = ?
+"""
+_LAST_RUN = "SELECT coalesce(max(no), 0) FROM run"
+_REQUEST = "SELECT run, seq, open FROM request WHERE request = ?"
+_ADD_CHECKPOINT = "INSERT INTO checkpoint (size, note) VALUES (?, ?)"
+
+
+@dataclass(slots=True)
+class Commit:
+    """One database transaction, shared by works: what those that returned have moved so far.
+
+    `seen` are heads of runs, good for as long as nobody else has appended.
+    """
+
+    connection: sqlite3.Connection
+    charter: Charter
+    moves: Moves
+    seen: dict[RunId, tuple[int, RunHead]]
+    alone: bool = False
+    signed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Checkpoints to be kept outside once they are durable."""
+
+    def write(self) -> None:
+        """Bring the database up to the last work that returned."""
+        if self.moves.records:
+            self.moves.write(self.connection)
+            self.moves = Moves(self.moves.tip)
+
+
+class SqliteTransaction(SqliteReader):
+    """What one work reads and appends, after the works before it in the same commit."""
+
+    def __init__(self, commit: Commit) -> None:
+        super().__init__(commit.connection, commit.moves.tip)
+        self._commit = commit
+        self._moves = Moves(commit.moves.tip)
+        self._protected = False
+        self._signed: tuple[int, str] | None = None
+
+    @property
+    def tip(self) -> Tip:
+        return self._moves.tip
+
+    @property
+    def people(self) -> SqlitePeople:
+        self._protect()
+        return SqlitePeople(self._connection, writable=True)
+
+    @property
+    def leases(self) -> SqliteLeases:
+        self._protect()
+        return SqliteLeases(self._connection, writable=True)
+
+    def run_head(self, run: RunId) -> RunHead | None:
+        found = self._find_run(run)
+        return found[1] if found else None
+
+    def append(self, draft: Draft, at: Micros) -> Record:
+        run = None if draft.run is None else self._find_run(draft.run)
+        record = place(draft, at, self.tip, run[1] if run else None, self._commit.charter.salts)
+        entry = record.entry
+        self._move_request(entry)
+        head = advance(run[1] if run else None, entry)
+        if head is not None:
+            self._moves.runs[head.run] = (run[0] if run else self._next_run(), head)
+        self._moves.records.append(record)
+        self._moves.latest |= dict.fromkeys(latest_keys(entry), entry.seq)
+        self._moves.tip = extend(self.tip, entry)
+        return record
+
+    def sign(self) -> tuple[int, str]:
+        """Sign the head as this work sees it, unless it is signed already."""
+        size = self.tip.size
+        note = self.checkpoint_at(size)
+        if note is None:
+            note = self._commit.charter.sign(self.head(), self.checkpoint_at)
+            self._protect()
+            self._connection.execute(_ADD_CHECKPOINT, (size, note))
+        self._signed = size, note
+        return size, note
+
+    def keep(self) -> None:
+        """Let the works that follow, and the commit, see what this one did."""
+        if self._protected:
+            self._connection.execute("RELEASE work")
+        self._commit.moves.take(self._moves)
+        self._commit.seen.update(self._moves.runs)
+        if self._signed is not None:
+            self._commit.signed.append(self._signed)
+
+    def undo(self) -> None:
+        """Leave no trace. A work alone in its commit is undone with it."""
+        if self._protected:
+            self._connection.execute("ROLLBACK TO work")
+            self._connection.execute("RELEASE work")
+
+    def _settled(self) -> sqlite3.Connection:
+        if self._moves.records:
+            self._protect()
+            self._moves.write(self._connection)
+            self._moves.records.clear()
+        else:
+            self._commit.write()
+        return self._connection
+
+    def _protect(self) -> None:
+        """What this work writes from here on can be undone alone."""
+        self._commit.write()
+        if not self._protected and not self._commit.alone:
+            self._connection.execute("SAVEPOINT work")
+            self._protected = True
+
+    def _find_run(self, run: RunId) -> tuple[int, RunHead] | None:
+        """Find the number and head of a run: as moved in this commit, else as stored."""
+        commit = self._commit
+        for moved in (self._moves.runs, commit.seen):
+            if run in moved:
+                return moved[run]
+        row = self._connection.execute(_RUN, (run,)).fetchone()
+        if row is None:
+            return None
+        commit.seen[run] = found = row[-1], to_run_head(row[:-1])
+        return found
+
+    def _next_run(self) -> int:
+        stored: int = self._connection.execute(_LAST_RUN).fetchone()[0]
+        unwritten = (*self._commit.moves.runs.values(), *self._moves.runs.values())
+        return 1 + max(stored, *(number for number, _ in unwritten), 0)
+
+    def _move_request(self, entry: Entry) -> None:
+        move = request_of(entry)
+        if move is None:
+            return
+        old = self._find_request(move.request)
+        if old is not None and move.opens:
+            raise ConflictError(
+                f"approval `{move.request}` was requested before", hint="draw a new id"
+            )
+        if old is not None:
+            self._moves.requests[move.request] = replace(old, open=False)
+        elif move.opens:
+            self._moves.requests[move.request] = Request(move.run, entry.seq, open=True)
+
+    def _find_request(self, request: RequestId) -> Request | None:
+        for moved in (self._moves.requests, self._commit.moves.requests):
+            if request in moved:
+                return moved[request]
+        row = self._connection.execute(_REQUEST, (request,)).fetchone()
+        return Request(row[0], row[1], open=bool(row[2])) if row else None

@@ -1,0 +1,121 @@
+"""How much does an append cost, beside a bare commit of the same bytes and beside many callers?
+
+Each figure is a ratio of two things done in turns in the same run, on the same disk.
+"""
+
+import os
+import sqlite3
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from governance.ids import Micros, Origin, RunId, SubjectId
+from governance.ledger.checkpoint import verifier_key
+from governance.ledger.entry import Draft, Kind
+from governance.store.sqlite import SqliteStore
+
+ORIGIN = Origin("bench.example/agents")
+CALLERS = 64
+ROUNDS = 25
+APPENDS_PER_ROUND = 20
+APPENDS_PER_CALLER = 20
+
+
+class _Key:
+    def __init__(self) -> None:
+        self.origin = ORIGIN
+        self._key = Ed25519PrivateKey.generate()
+        self.verifier_key = verifier_key(ORIGIN, self._key.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        return self._key.sign(message)
+
+
+def durable_append_one() -> float:
+    """Median time of one caller's durable append, over that of a bare WAL/FULL commit of its bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = _store(Path(folder))
+        record = store.write(_work(0))
+        stored = [record.entry.raw, *(p.salt + p.content for p in record.payloads.values())]
+        bare = sqlite3.connect(Path(folder) / "bare.db", isolation_level=None)
+        bare.execute("PRAGMA journal_mode = WAL")
+        bare.execute("PRAGMA synchronous = FULL")
+        bare.execute("CREATE TABLE entry (seq INTEGER PRIMARY KEY, raw BLOB NOT NULL)")
+
+        def commit() -> None:
+            bare.execute("BEGIN IMMEDIATE")
+            for raw in stored:
+                bare.execute("INSERT INTO entry (raw) VALUES (?)", (raw,))
+            bare.execute("COMMIT")
+
+        ours: list[float] = []
+        theirs: list[float] = []
+        for round_ in range(ROUNDS):
+            for times, act in ((theirs, commit), (ours, lambda: store.write(_work(0)))):
+                measured = [_timed(act) for _ in range(APPENDS_PER_ROUND)]
+                if round_:  # the first one warms caches
+                    times.extend(measured)
+        bare.close()
+        store.close()
+    return statistics.median(ours) / statistics.median(theirs)
+
+
+def durable_append_many() -> float:
+    """Durable appends per second of 64 callers at once, over those of one caller."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = _store(Path(folder))
+        ratios: list[float] = []
+        for round_ in range(7):
+            alone = _timed(lambda: _caller(store, 0, 100)) / 100
+            together = _timed(lambda: _callers(store)) / (CALLERS * APPENDS_PER_CALLER)
+            if round_:
+                ratios.append(alone / together)
+        store.close()
+    return statistics.median(ratios)
+
+
+def _store(folder: Path) -> SqliteStore:
+    return SqliteStore.create(
+        folder / "ledger.db",
+        origin=ORIGIN,
+        signer=_Key(),
+        clock=lambda: Micros(time.time_ns() // 1000),
+        salts=os.urandom,
+        kept_checkpoint=folder / "kept",
+    )
+
+
+def _work(caller: int) -> Callable[..., object]:
+    run = RunId(f"run-{caller}")
+    body = {"uid": f"{run}/1.0", "attempt": 1, "duration_us": 1200}
+    result = {"content": "the refund was booked. " * 20, "metadata": {"count": 1}}
+    draft = Draft(Kind.CALL_FINISHED, SubjectId("agent:bench"), body, {"result": result}, run)
+    return lambda tx: tx.append(draft, Micros(time.time_ns() // 1000))
+
+
+def _caller(store: SqliteStore, caller: int, appends: int) -> None:
+    work = _work(caller)
+    for _ in range(appends):
+        store.write(work)
+
+
+def _callers(store: SqliteStore) -> None:
+    threads = [
+        threading.Thread(target=_caller, args=(store, caller, APPENDS_PER_CALLER))
+        for caller in range(CALLERS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began

@@ -1,0 +1,107 @@
+"""`policy check` and `policy test`: what is wrong, where, and which cases fail."""
+
+from pathlib import Path
+
+import pytest
+
+GOOD = """
+policy: desk
+version: 1
+rules:
+  - {id: reads, match: {tools: [look]}, effect: allow}
+"""
+TESTS = """
+tools: {look: {verb: READ, side_effect: false}}
+cases:
+  - {name: reads pass, tool: look, expect: {effect: allow}}
+"""
+SHIPPED = Path(__file__).parents[2] / "policies"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    (tmp_path / "p" / "deep").mkdir(parents=True)
+    (tmp_path / "p" / "desk.yaml").write_text(GOOD)
+    (tmp_path / "p" / "desk.test.yaml").write_text(TESTS)
+    return tmp_path / "p"
+
+
+def test_a_good_set_is_checked_and_named_by_its_digest(cli, folder):
+    done = cli("policy", "check", folder)
+    assert done.status == 0
+    assert "desk" in done.out
+    got = cli("policy", "check", folder, "--json").json
+    assert got["versions"] == {"desk": 1}
+    assert got["digest"] in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD.replace("effect: allow", "effect: alow"), "bad.yaml:5: unknown effect `alow`"),
+        (GOOD.replace("match:", "mach:"), "bad.yaml:5: unknown field `mach`"),
+        (GOOD.replace("version: 1", "version: one"), "bad.yaml:3"),
+        ("{", "bad.yaml:"),
+        ("", "bad.yaml:"),
+        ("\x00", "bad.yaml:"),
+        ("policy: a\npolicy: b\n", "bad.yaml:2"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_line(cli, tmp_path, text, told):
+    (tmp_path / "bad.yaml").write_text(text)
+    done = cli("policy", "check", tmp_path / "bad.yaml")
+    assert done.status == 2
+    assert told in done.err
+
+
+def test_policies_that_pass_their_tests(cli, folder):
+    done = cli("policy", "test", folder)
+    assert done.status == 0
+    assert "1 of 1 passed" in done.out
+
+
+def test_folders_are_searched_at_any_depth(cli, folder):
+    (folder / "deep" / "other.yaml").write_text(GOOD.replace("desk", "other"))
+    out = cli("policy", "test", folder).out
+    assert "no tests" in out
+    assert "other.yaml" in out
+
+
+def test_a_failing_case_is_named_with_what_was_expected_and_exits_1(cli, folder):
+    (folder / "desk.test.yaml").write_text(TESTS.replace("effect: allow", "effect: deny"))
+    done = cli("policy", "test", folder)
+    assert done.status == 1
+    for part in ("0 of 1 passed", "reads pass", "desk.test.yaml:4", '"deny"', '"allow"'):
+        assert part in done.out
+    got = cli("policy", "test", folder, "--json")
+    assert got.status == 1
+    (case,) = got.json[0]["cases"]
+    assert (case["passed"], case["expected"], case["got"]) == (
+        False,
+        {"effect": "deny"},
+        {"effect": "allow"},
+    )
+
+
+def test_that_nothing_was_tested_is_no_success(cli, folder):
+    (folder / "desk.test.yaml").unlink()
+    done = cli("policy", "test", folder)
+    assert done.status == 2
+    assert "no policy here has tests" in done.err
+
+
+def test_a_folder_without_policies_is_no_success(cli, tmp_path):
+    (tmp_path / "only.test.yaml").write_text(TESTS)
+    for command in ("check", "test"):
+        done = cli("policy", command, tmp_path)
+        assert done.status == 2
+        assert "holds no policies" in done.err
+
+
+def test_tests_that_cannot_be_read_are_an_error_not_a_failure(cli, folder):
+    (folder / "desk.test.yaml").write_text("cases: [")
+    assert cli("policy", "test", folder).status == 2
+
+
+def test_the_shipped_policies_pass(cli):
+    assert cli("policy", "test", SHIPPED).status == 0
