@@ -7,7 +7,7 @@ booked one at a time, so that each is judged in the light of those before it.
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from agent.facts import origins, run_facts
+from agent.facts import origins, rejected_before, run_facts
 from agent.state import (
     Allowed,
     ApprovalClosed,
@@ -34,7 +34,6 @@ from agent.state import (
     RunState,
     RunSuspended,
     Unknown,
-    content_digest,
     still_covered,
 )
 from agent.tools import RegisteredTool, ToolArgumentsError, ToolRegistry
@@ -153,7 +152,7 @@ def _decide(state: RunState, proposed: Proposed, moment: Moment) -> CallDecided:
     except CanonicalError as exc:
         return _refused(moment.desk, proposed, "input-rejected", f"not run: {exc.message}")
     definition = tool.definition.digest
-    said = state.rejections.get(content_digest(call.name, definition, args))
+    said = rejected_before(state, call, definition, args)
     if said is not None:
         text = f"{said} (the same call was proposed again; propose another)"
         return _refused(moment.desk, proposed, "rejected-before", text)

@@ -1,14 +1,14 @@
 """What policy is told of a run, and where the texts in a call's arguments come from."""
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Final, cast
 
-from agent.messages import SystemMessage, ToolMessage, UserMessage
 from agent.state import Allowed, Answered, Call, RunState, content_digest
 from governance.canonical import JSON, thaw
 from governance.ids import Digest, Micros
 
-__all__ = ["origins", "run_facts"]
+__all__ = ["origins", "rejected_before", "run_facts"]
 
 SECOND: Final = 1_000_000
 
@@ -34,13 +34,20 @@ def run_facts(
         "calls": calls,
         "sums": sums,
         "failures": state.failures,
-        "rejected": int(content_digest(call.name, definition, args) in state.rejections),
+        "rejected": int(rejected_before(state, call, definition, args) is not None),
         "turn_refused": sum(isinstance(c, Answered) and c.refused for c in state.calls),
         "tokens": state.tokens,
         "elapsed_s": max(0, now - state.started) // SECOND,
         "untrusted": bool(state.untrusted),
         "untrusted_sources": list(state.untrusted),
     }
+
+
+def rejected_before(state: RunState, call: Call, definition: Digest, args: bytes) -> str | None:
+    """What was said when a person rejected this very call earlier in the run, if anybody did."""
+    if not state.rejections:  # as in nearly every run: nothing to name the call for
+        return None
+    return state.rejections.get(content_digest(call.name, definition, args))
 
 
 def integers(args: bytes) -> Iterator[tuple[str, int]]:
@@ -57,22 +64,12 @@ def origins(state: RunState, args: bytes) -> dict[str, JSON]:
     only in untrusted content, `unknown`: nowhere. Texts are compared as they are; booleans and nulls
     have no origin.
     """
-    user: list[str] = []
-    trusted: list[str] = []
-    untrusted: list[str] = []
-    for message in state.messages:
-        match message:
-            case UserMessage() | SystemMessage():
-                user.append(message.content)
-            case ToolMessage():
-                into = untrusted if message.name in state.untrusted_tools else trusted
-                into.append(message.content)
-            case _:
-                pass
-    places = (("user", user), ("trusted", trusted), ("untrusted", untrusted))
+    heard = state.heard
+    places = (("user", heard.user), ("trusted", heard.trusted), ("untrusted", heard.untrusted))
     found: dict[str, JSON] = {}
     for path, text in _leaves(thaw(args), ""):
-        hits = (name for name, texts in places if any(text in said for said in texts))
+        # No generator of our own: this looks through everything that was ever said in the run.
+        hits = (n for n, texts in places if any(map(str.__contains__, texts, repeat(text))))
         found[path] = next(hits, "unknown")
     return found
 

@@ -4,7 +4,7 @@ The pair is the whole persistence of a run. `docs/entries.md` lists the fields.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, TypeAlias
 
 from agent.messages import AIMessage, dump_message, load_message
 from agent.state import (
@@ -75,11 +75,11 @@ def draft(event: Event, run: RunId, actor: SubjectId, on_behalf_of: SubjectId | 
 
 
 def _write(event: Event, run: RunId) -> Bodies:
-    if isinstance(event, get_args(RunEvent)):
-        return _write_run(cast("RunEvent", event))
-    if isinstance(event, get_args(CallEvent)):
-        return _write_call(cast("CallEvent", event))
     match event:
+        case CallDecided() | CallStarted() | CallEnded() | CallUnknown() | CallResolved():
+            return _write_call(event)
+        case RunStarted() | RunSuspended() | RunResumed() | RunEnded() | InputReceived():
+            return _write_run(event)
         case ModelRequested() | ModelResponded():
             return _write_model(event, run)
         case ApprovalRequested():

@@ -7,9 +7,11 @@ unknown, never lost and never assumed.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from anyio import to_thread
 
@@ -41,7 +43,7 @@ from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import ToolFacts, activate, register
 from governance.ids import Micros, RunId
 from governance.lawful.approvals import card_of
-from governance.ports import Clock, Lease, Person, Reader, Signer, Store, Transaction
+from governance.ports import Clock, Head, Lease, Person, Reader, Signer, Store, Transaction
 from governance.queue import Ballot, cast_vote
 
 __all__ = ["BusyError", "FencedError", "LedgerLog", "Logbook", "NoLog"]
@@ -232,27 +234,29 @@ class LedgerLog:
 
     def _begin(self, tx: Transaction) -> "Booking":
         """Open a booking at the start of a drive, when what is in force may have changed."""
-        at = self._moment(tx)
+        at = self._moment(tx.head())
         activate(tx, self.rules.policies, at)
         register(tx, tuple(tool_facts(tool) for tool in self.desk.tools), at)
         return Booking(tx, self.desk, self.holder, at, tx.head().size)
 
     def _booking(self, tx: Transaction) -> "Booking":
-        return Booking(tx, self.desk, self.holder, self._moment(tx), tx.head().size)
+        head = tx.head()
+        return Booking(tx, self.desk, self.holder, self._moment(head), head.size)
 
-    def _moment(self, tx: Transaction) -> Micros:
+    def _moment(self, head: Head) -> Micros:
         """The clock's, or the last entry's where the clock is behind it: a deadline is judged by the
         time that its entry will bear."""
-        return max(self.clock(), tx.head().ts)
+        return max(self.clock(), head.ts)
 
     async def _commit(self, work: Callable[[Transaction], T]) -> T:
         # A commit is never abandoned: once queued it may become durable, and the driver must know.
-        future = asyncio.wrap_future(self.store.submit(work))
+        committed = self.store.submit(work)
         try:
-            return await asyncio.shield(future)
+            await _done(committed)
         except asyncio.CancelledError:
-            await asyncio.wait([future])
+            await asyncio.wait([asyncio.wrap_future(committed)])
             raise
+        return committed.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +329,23 @@ class Booking:
                 state = self.append(state, CallUnknown(call.call.uid, call.call.attempts))
         ended = RunEnded(Status.CANCELLED, state.turn, state.calls_made, note=note)
         return self.append(state, ended)
+
+
+async def _done(future: Future[Any]) -> None:
+    """Wait for `future` on this event loop, without a hold on it: cancelling the wait leaves it alone."""
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def tell(_: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(wake)
+
+    future.add_done_callback(tell)
+    await waiter
 
 
 def tool_facts(tool: RegisteredTool) -> ToolFacts:

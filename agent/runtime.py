@@ -8,9 +8,9 @@ A new run, a resumed one and one found after a crash go through the same loop.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 
@@ -60,6 +60,8 @@ class Driver:
     failpoint: Failpoint = no_failpoint
     _ended: list[Event] = field(default_factory=list[Event], init=False)
     _commit: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _offered: Sequence[Mapping[str, Any]] | None = field(default=None, init=False)
+    """The tools as the model reads them: the same on every turn of a drive."""
 
     async def drive(self, state: RunState) -> RunState:
         """Go on until the run rests. Raises ModelError and its kin after recording that the run waits
@@ -93,10 +95,11 @@ class Driver:
                     state = await self.log.advance(state)
 
     async def _ask_model(self, state: RunState, turn: int) -> RunState:
-        tools = [tool.schema.to_openai() for tool in self.desk.tools]
+        if self._offered is None:
+            self._offered = [tool.schema.to_openai() for tool in self.desk.tools]
         self.failpoint("before-model")
         try:
-            message = await self.model.respond(state.messages, tools)
+            message = await self.model.respond(state.messages, self._offered)
         except GovernanceError as exc:
             await self.log.advance(state, [RunSuspended("model-error", error=str(exc))])
             raise
@@ -119,7 +122,8 @@ class Driver:
 
         async def one(call: Running) -> None:
             nonlocal latest
-            self._ended.append(await self._run(state, call))
+            ended_one = await self._run(state, call)
+            self._ended.append(ended_one)  # looked up after the wait: the list is swapped meanwhile
             async with self._commit:
                 # Whoever comes first writes down what others finished meanwhile.
                 ended, self._ended = self._ended, []

@@ -17,7 +17,7 @@ A digest is over `label || 0x00 || canonical bytes`, so that no two kinds of sig
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
 
@@ -38,6 +38,7 @@ __all__ = [
     "digest",
     "entry_bytes",
     "freeze",
+    "is_plain",
     "parse_entry",
     "parse_json",
     "payload_bytes",
@@ -59,6 +60,8 @@ _SAFE_INT: Final = 2**53
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1  # floats from 2^63 on print as integers, and must read back
 _SORTED: Final = orjson.OPT_SORT_KEYS
+_STRICT: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+_FLAT: Final = frozenset({str, int, bool, type(None)})
 _COMMITMENT_LABEL: Final = b"governance/payload/v1"
 _FIXED_DIGITS_MAX: Final = 21
 _LEADING_ZEROS_MAX: Final = 6
@@ -67,43 +70,64 @@ _LEADING_ZEROS_MAX: Final = 6
 class CanonicalError(InvalidInputError):
     """A value that has no canonical form. `path` says where: `$.items[2].price`."""
 
-    def __init__(self, problem: str, path: str) -> None:
-        super().__init__(f"{problem} at `{path[:200]}`", hint="send plain JSON values")
-        self.path = path
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__("", hint="send plain JSON values")
+        self.problem = problem
+        self._steps = path
+        self._say()
+
+    @property
+    def path(self) -> str:
+        return "$" + self._steps
+
+    def within(self, step: str) -> "CanonicalError":
+        """Say that the problem lies below `step`. Paths are put together only once something is wrong."""
+        self._steps = step + self._steps
+        self._say()
+        return self
+
+    def _say(self) -> None:
+        self.message = f"{self.problem} at `{self.path[:200]}`"
+        self.args = (self.message,)
 
 
 def entry_bytes(value: Mapping[str, Any]) -> bytes:
     """Canonical bytes of a ledger envelope. Raises CanonicalError outside the entry profile."""
-    _check_entry(value, "$", 0)
-    raw = _dump(value)
+    raw = _plain_bytes(value, _STRICT)
+    if raw is None:
+        _check_entry(value, 0)
+        raw = _dump(value)
     if len(raw) > ENTRY_BYTES_MAX:
-        raise CanonicalError(f"entry of {len(raw)} bytes exceeds {ENTRY_BYTES_MAX}", "$")
+        raise CanonicalError(f"entry of {len(raw)} bytes exceeds {ENTRY_BYTES_MAX}")
     return raw
 
 
 def parse_entry(raw: bytes) -> dict[str, Any]:
     """Read a ledger envelope back. Accepts only the bytes that `entry_bytes` would write."""
     if len(raw) > ENTRY_BYTES_MAX:
-        raise CanonicalError(f"entry of {len(raw)} bytes exceeds {ENTRY_BYTES_MAX}", "$")
+        raise CanonicalError(f"entry of {len(raw)} bytes exceeds {ENTRY_BYTES_MAX}")
     try:
         value: object = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
-        raise CanonicalError("entry is not JSON", "$") from exc
+        raise CanonicalError("entry is not JSON") from exc
     if type(value) is not dict:
-        raise CanonicalError("entry is not a JSON object", "$")
+        raise CanonicalError("entry is not a JSON object")
     value = cast("dict[str, Any]", value)
-    _check_entry(value, "$", 0)
+    if _plain_bytes(value, _STRICT) == raw:
+        return value
+    _check_entry(value, 0)
     if _dump(value) != raw:
-        raise CanonicalError("entry is not in canonical form", "$")
+        raise CanonicalError("entry is not in canonical form")
     return value
 
 
 def payload_bytes(value: object, *, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
     """Canonical bytes of any JSON value, at most `limit` bytes. Raises CanonicalError."""
-    plain = _check(value, "$", 0)
-    raw = _dump(value) if plain else _write(value).encode()
+    raw = _plain_bytes(value, _SORTED)
+    if raw is None:
+        raw = _dump(value) if _check(value, 0) else _write(value).encode()
     if len(raw) > limit:
-        raise CanonicalError(f"value of {len(raw)} bytes exceeds {limit}", "$")
+        raise CanonicalError(f"value of {len(raw)} bytes exceeds {limit}")
     return raw
 
 
@@ -124,17 +148,17 @@ def parse_json(text: str | bytes, *, limit: int = JSON_BYTES_MAX) -> Any:
     """
     size = len(text)
     if size > limit:
-        raise CanonicalError(f"JSON text of {size} bytes exceeds {limit}", "$")
+        raise CanonicalError(f"JSON text of {size} bytes exceeds {limit}")
     try:
         read = text if isinstance(text, str) else text.decode()
         value = json.loads(read, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except CanonicalError:
         raise
     except RecursionError as exc:
-        raise CanonicalError(f"JSON nests deeper than {JSON_DEPTH_MAX}", "$") from exc
+        raise CanonicalError(f"JSON nests deeper than {JSON_DEPTH_MAX}") from exc
     except ValueError as exc:
-        raise CanonicalError("text is not JSON", "$") from exc
-    _check(value, "$", 0)
+        raise CanonicalError("text is not JSON") from exc
+    _check(value, 0)
     return value
 
 
@@ -152,79 +176,133 @@ def commitment(salt: bytes, name: str, content: bytes) -> Digest:
     return Digest(hmac.digest(salt, message, "sha256"))
 
 
+def is_plain(value: object, depth: int) -> bool:
+    """Tell whether `value` holds only texts, whole numbers, booleans, nulls, lists and dicts, nested at
+    most `depth` deep. Sizes, keys and the texts themselves are the reader's business."""
+    kind = type(value)
+    if kind in _FLAT:
+        return True
+    if depth <= 0:
+        return False
+    if kind is dict:
+        items: Iterable[object] = cast("dict[object, object]", value).values()
+    elif kind is list:
+        items = cast("list[object]", value)
+    else:
+        return False
+    if _FLAT.issuperset(map(type, items)):
+        return True
+    depth -= 1
+    for item in items:  # noqa: SIM110  # most items are flat, and a step of a generator each would cost more
+        if type(item) not in _FLAT and not is_plain(item, depth):
+            return False
+    return True
+
+
+def _plain_bytes(value: object, form: int) -> bytes | None:
+    """The canonical bytes of most values, at orjson's speed; None where more must be looked at.
+
+    What is plain, and ASCII once written, is what RFC 8785 writes: no floats, no odd keys, no halves of
+    characters.
+    """
+    if not is_plain(value, JSON_DEPTH_MAX):
+        return None
+    try:
+        raw = orjson.dumps(value, option=form)
+    except orjson.JSONEncodeError:
+        return None
+    return raw if raw.isascii() else None
+
+
 def _dump(value: object) -> bytes:
     try:
         return orjson.dumps(value, option=_SORTED)
     except (orjson.JSONEncodeError, RecursionError) as exc:
-        raise CanonicalError("value is not JSON", "$") from exc
+        raise CanonicalError("value is not JSON") from exc
 
 
-def _check_entry(value: object, path: str, depth: int) -> None:
+def _check_entry(value: object, depth: int) -> None:
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return
     if kind is int:
         if not -_SAFE_INT < cast("int", value) < _SAFE_INT:
-            raise CanonicalError("integer outside +-2^53", path)
+            raise CanonicalError("integer outside +-2^53")
         return
+    if kind is not dict and kind is not list:
+        raise CanonicalError(f"a {kind.__name__} cannot stand in an entry")
     if depth >= JSON_DEPTH_MAX:
-        raise CanonicalError(f"value nests deeper than {JSON_DEPTH_MAX}", path)
-    if kind is dict:
-        for key, item in cast("dict[str, object]", value).items():
-            if type(key) is not str or not key.isascii():
-                raise CanonicalError("key is not ASCII text", f"{path}.{key!r}")
-            _check_entry(item, f"{path}.{key}", depth + 1)
-        return
-    if kind is list:
-        for index, item in enumerate(cast("list[object]", value)):
-            _check_entry(item, f"{path}[{index}]", depth + 1)
-        return
-    raise CanonicalError(f"a {kind.__name__} cannot stand in an entry", path)
+        raise CanonicalError(f"value nests deeper than {JSON_DEPTH_MAX}")
+    for step, item in _members(cast("list[object] | dict[object, object]", value)):
+        if type(step) is str and not step.isascii():
+            raise CanonicalError("key is not ASCII text", _step(step))
+        if type(item) is str:  # most items are, and a call each is what this costs
+            continue
+        try:
+            _check_entry(item, depth + 1)
+        except CanonicalError as exc:
+            raise exc.within(_step(step)) from None
 
 
-def _check(value: object, path: str, depth: int) -> bool:
+def _check(value: object, depth: int) -> bool:
     """Refuse what JSON cannot say; True when orjson's spelling is already RFC 8785's."""
     kind = type(value)
     if kind is str:
-        return _check_text(cast("str", value), path)
+        return _check_text(cast("str", value))
     if value is None or kind is bool:
         return True
     if kind is int:
         if not _INT64_MIN <= cast("int", value) <= _UINT64_MAX:
-            raise CanonicalError("integer outside 64 bits", path)
+            raise CanonicalError("integer outside 64 bits")
         return True
     if kind is float:
         number = cast("float", value)
         if number - number != 0:  # NaN and the infinities, nothing else
-            raise CanonicalError("number is not finite", path)
+            raise CanonicalError("number is not finite")
         return False
     if kind is not dict and kind is not list:
-        raise CanonicalError(f"a {kind.__name__} is not a JSON value", path)
+        raise CanonicalError(f"a {kind.__name__} is not a JSON value")
     if depth >= JSON_DEPTH_MAX:
-        raise CanonicalError(f"value nests deeper than {JSON_DEPTH_MAX}", path)
-    if kind is list:
-        items = cast("list[object]", value)
-        plain = [_check(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
-        return all(plain)
-    return _check_members(cast("dict[object, object]", value), path, depth)
+        raise CanonicalError(f"value nests deeper than {JSON_DEPTH_MAX}")
+    return _check_inside(cast("list[object] | dict[object, object]", value), depth + 1)
 
 
-def _check_members(members: Mapping[object, object], path: str, depth: int) -> bool:
+def _check_inside(value: list[object] | dict[object, object], depth: int) -> bool:
     plain = True
-    for key, item in members.items():
-        if type(key) is not str:
-            raise CanonicalError("key is not text", f"{path}.{key!r}")
-        _check_text(key, path)
-        plain = _check(item, f"{path}.{key}", depth + 1) and key.isascii() and plain
+    for step, item in _members(value):
+        try:
+            if type(step) is str and not step.isascii():
+                _check_text(step)
+                plain = False
+            if type(item) is str and item.isascii():
+                continue
+            plain = _check(item, depth) and plain
+        except CanonicalError as exc:
+            raise exc.within(_step(step)) from None
     return plain
 
 
-def _check_text(text: str, path: str) -> bool:
+def _members(value: list[object] | dict[object, object]) -> Iterable[tuple[object, object]]:
+    """Give what a container holds by key or index. Raises CanonicalError for a key that is no text."""
+    if type(value) is list:
+        return enumerate(value)
+    members = cast("dict[object, object]", value)
+    for key in members:
+        if type(key) is not str:
+            raise CanonicalError("key is not text", f".{key!r}")
+    return members.items()
+
+
+def _step(step: object) -> str:
+    return f"[{step}]" if type(step) is int else f".{step}"
+
+
+def _check_text(text: str) -> bool:
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as exc:
-            raise CanonicalError("text holds a lone surrogate", path) from exc
+            raise CanonicalError("text holds a lone surrogate") from exc
     return True
 
 
@@ -263,10 +341,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for key, item in pairs:
         if key in members:
-            raise CanonicalError(f"duplicate key `{key[:80]}`", "$")
+            raise CanonicalError(f"duplicate key `{key[:80]}`")
         members[key] = item
     return members
 
 
 def _refuse_constant(name: str) -> object:
-    raise CanonicalError(f"`{name}` is not JSON", "$")
+    raise CanonicalError(f"`{name}` is not JSON")

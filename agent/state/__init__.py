@@ -53,7 +53,6 @@ from agent.state.events import (
     VoteCast,
 )
 from agent.state.fold import (
-    RunState,
     content_digest,
     fold,
     still_covered,
@@ -73,6 +72,7 @@ from agent.state.plan import (
     runnable,
     step,
 )
+from agent.state.run import RunState
 
 __all__ = [
     "ENDED",

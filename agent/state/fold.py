@@ -1,12 +1,11 @@
 """What a run's state is, and how one event moves it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, assert_never, cast
 
-from agent.messages import AIMessage, Message, ToolCall, ToolMessage
+from agent.messages import AIMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from agent.state.calls import (
-    EPOCH,
     Allowed,
     Answered,
     Call,
@@ -18,7 +17,6 @@ from agent.state.calls import (
     Unknown,
 )
 from agent.state.events import (
-    ENDED,
     ApprovalClosed,
     ApprovalEvent,
     ApprovalGranted,
@@ -32,7 +30,6 @@ from agent.state.events import (
     CallUnknown,
     Event,
     InputReceived,
-    Limits,
     ModelEvent,
     ModelRequested,
     ModelResponded,
@@ -46,66 +43,17 @@ from agent.state.events import (
     Status,
     VoteCast,
 )
+from agent.state.run import Heard, RunState
 from agent.state.wording import at_the_end, denial, refusal
 from governance.canonical import JSON, digest, payload_bytes, thaw
-from governance.ids import Digest, Micros, RequestId, RunId, SubjectId, call_uid
+from governance.ids import Digest, RequestId, call_uid
 from governance.lawful.calls import covers
-from governance.policy.model import Decision, Effect, Principal
+from governance.policy.model import Decision, Effect
 
-__all__ = ["RunState", "content_digest", "fold", "still_covered"]
+__all__ = ["content_digest", "fold", "still_covered"]
 
+READS: Final = frozenset({"READ", "API_GET"})
 NO_DIGEST: Final = Digest(bytes(32))
-UNNAMED: Final = SubjectId("agent:unnamed")
-UNKNOWN: Final = Principal(SubjectId("user:unknown"))
-
-
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """Everything a driver knows. `rseq` is the position the next entry of the run will have.
-
-    `turn` counts the model's answers: a question asked again after a crash is the same turn.
-    `calls` are the current turn's; once all are answered they become messages. `tool_starts`, `sums`
-    (`tool.argument` -> sum over started calls), `failures` and `tokens` are what limits are checked on.
-    `said` are the notes people gave; `rejections` maps what a person said no to, to the refusal.
-    `waited`: this turn was suspended.
-    """
-
-    run: RunId
-    rseq: int = 0
-    epoch: int = -1
-    status: Status = Status.RUNNING
-    because: str = ""
-    agent: SubjectId = UNNAMED
-    principal: Principal = UNKNOWN
-    model: str = ""
-    tools: Mapping[str, str] = field(default_factory=dict[str, str])
-    limits: Limits = field(default_factory=Limits)
-    started: Micros = EPOCH
-    messages: tuple[Message, ...] = ()
-    turn: int = 0
-    asked: bool = False
-    calls: tuple[CallState, ...] = ()
-    waited: bool = False
-    calls_made: int = 0
-    tool_starts: Mapping[str, int] = field(default_factory=dict[str, int])
-    sums: Mapping[str, int] = field(default_factory=dict[str, int])
-    failures: int = 0
-    tokens: int = 0
-    said: Mapping[RequestId, str] = field(default_factory=dict[RequestId, str])
-    rejections: Mapping[Digest, str] = field(default_factory=dict[Digest, str])
-    untrusted: tuple[str, ...] = ()
-    untrusted_tools: frozenset[str] = frozenset()
-    error: str = ""
-
-    @property
-    def ended(self) -> bool:
-        return self.status in ENDED
-
-    @property
-    def response(self) -> AIMessage:
-        """The last thing the model said."""
-        said = (m for m in reversed(self.messages) if isinstance(m, AIMessage))
-        return next(said, AIMessage())
 
 
 def content_digest(tool: str, definition: Digest, args: bytes) -> Digest:
@@ -115,29 +63,28 @@ def content_digest(tool: str, definition: Digest, args: bytes) -> Digest:
 
 def fold(state: RunState, event: Event, place: Place) -> RunState:
     """Move `state` by one event of its run."""
+    state = state.but(rseq=state.rseq + 1)
     match event:
         case CallDecided() | CallStarted() | CallEnded() | CallUnknown() | CallResolved():
-            state = _settle(_fold_call(state, event, place))
+            return _settle(_fold_call(state, event, place))
         case (
             ApprovalRequested() | VoteCast() | ApprovalGranted() | ApprovalUsed() | ApprovalClosed()
         ):
-            state = _settle(_fold_approval(state, event))
+            return _settle(_fold_approval(state, event))
         case ModelRequested() | ModelResponded():
-            state = _fold_model(state, event)
+            return _fold_model(state, event)
         case RunStarted() | RunSuspended() | RunResumed() | RunEnded() | InputReceived():
-            state = _fold_run(state, event, place)
+            return _fold_run(state, event, place)
         case Noted():
-            pass
+            return state
         case _:
             assert_never(event)
-    return replace(state, rseq=state.rseq + 1)
 
 
 def _fold_run(state: RunState, event: RunEvent, place: Place) -> RunState:
     match event:
         case RunStarted():
-            return replace(
-                state,
+            return state.but(
                 epoch=place.seq,
                 agent=event.agent,
                 principal=event.principal,
@@ -146,10 +93,10 @@ def _fold_run(state: RunState, event: RunEvent, place: Place) -> RunState:
                 limits=event.limits,
                 started=place.ts,
                 messages=event.messages,
+                heard=_hear(state, event.messages),
             )
         case RunSuspended():
-            return replace(
-                state,
+            return state.but(
                 status=Status.SUSPENDED,
                 because=event.because,
                 error=event.error or "",
@@ -157,15 +104,16 @@ def _fold_run(state: RunState, event: RunEvent, place: Place) -> RunState:
                 asked=False,
             )
         case RunResumed():
-            return replace(
-                state, status=Status.RUNNING, because="", error="", epoch=place.seq, asked=False
+            return state.but(
+                status=Status.RUNNING, because="", error="", epoch=place.seq, asked=False
             )
         case RunEnded():
             answers = tuple(_at_the_end(call, event.status) for call in state.calls)
-            state = replace(state, status=event.status, calls=answers, error=event.note or "")
-            return _settle(replace(state, because=event.reason))
+            state = state.but(status=event.status, calls=answers, error=event.note or "")
+            return _settle(state.but(because=event.reason))
         case InputReceived():
-            return replace(state, messages=(*state.messages, event.message))
+            heard = _hear(state, (event.message,))
+            return state.but(messages=(*state.messages, event.message), heard=heard)
 
 
 def _at_the_end(call: CallState, status: Status) -> CallState:
@@ -181,7 +129,7 @@ def _at_the_end(call: CallState, status: Status) -> CallState:
 def _fold_model(state: RunState, event: ModelEvent) -> RunState:
     match event:
         case ModelRequested():
-            return replace(state, asked=True)
+            return state.but(asked=True)
         case ModelResponded():
             calls = tuple(
                 Call(
@@ -195,8 +143,7 @@ def _fold_model(state: RunState, event: ModelEvent) -> RunState:
             ours = tuple(ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in calls)
             message = event.message.model_copy(update={"tool_calls": ours})
             usage = event.message.usage
-            return replace(
-                state,
+            return state.but(
                 turn=event.turn,
                 asked=False,
                 waited=False,
@@ -217,12 +164,12 @@ def _fold_call(state: RunState, event: CallEvent, place: Place) -> RunState:
         case CallStarted():
             return _fold_start(state, old, event)
         case CallEnded():
-            state = _put(state, Answered(old.call, _text(event.content), ok=event.error is None))
-            failures = state.failures + (event.error is not None)
             tool = old.call.name
             if tool in state.untrusted_tools and tool not in state.untrusted:
-                state = replace(state, untrusted=(*state.untrusted, tool))
-            return replace(state, failures=failures)
+                state = state.but(untrusted=(*state.untrusted, tool))
+            failures = state.failures + (event.error is not None)
+            answered = Answered(old.call, _text(event.content), ok=event.error is None)
+            return _put(state, answered, failures=failures)
         case CallUnknown():
             request = old.request if isinstance(old, Running) else None
             return _put(state, Unknown(old.call, _ruling(old), request))
@@ -234,8 +181,18 @@ def _taint(state: RunState, event: CallDecided) -> RunState:
     """Remember tools whose output is not to be trusted; their first result taints the run."""
     tool = _tool(event)
     if tool.get("untrusted_output") is True:
-        return replace(state, untrusted_tools=state.untrusted_tools | {event.tool})
+        return state.but(untrusted_tools=state.untrusted_tools | {event.tool})
     return state
+
+
+def _harmless(tool: Mapping[str, JSON]) -> bool:
+    """Tell whether a call may run ahead of the people its siblings wait for: only what surely reads.
+
+    A side effect that nobody declared is assumed, unless the verb or the tier speaks against it.
+    """
+    if tool.get("side_effect") is True or tool.get("profiled") is not True:
+        return False
+    return tool.get("verb") in READS or (tool.get("verb") == "" and tool.get("risk_tier") == "low")
 
 
 def _tool(event: CallDecided) -> Mapping[str, JSON]:
@@ -274,7 +231,7 @@ def _new_ruling(old: CallState, event: CallDecided, seq: int) -> Ruling:
         definition=event.definition or NO_DIGEST,
         args=again.args if again is not None else event.args or b"{}",
         commitment=again.commitment if again is not None else event.commitment or NO_DIGEST,
-        side_effect=tool.get("side_effect") is not False,
+        side_effect=not _harmless(tool),
         idempotent=tool.get("idempotent") is True,
     )
 
@@ -289,8 +246,8 @@ def _fold_start(state: RunState, old: CallState, event: CallStarted) -> RunState
             sums[f"{name}.{key}"] = sums.get(f"{name}.{key}", 0) + value
     starts = {**state.tool_starts, name: state.tool_starts.get(name, 0) + 1}
     call = replace(old.call, attempts=event.attempt)
-    state = replace(state, tool_starts=starts, sums=sums)
-    return _put(state, Running(call, ruling, state.epoch, event.key, event.request))
+    running = Running(call, ruling, state.epoch, event.key, event.request)
+    return _put(state, running, tool_starts=starts, sums=sums)
 
 
 def _resolved(call: Call, event: CallResolved) -> CallState:
@@ -312,7 +269,7 @@ def _ruling(state: CallState) -> Ruling:
 
 def _fold_approval(state: RunState, event: ApprovalEvent) -> RunState:
     if isinstance(event, VoteCast):
-        return replace(state, said={**state.said, event.request: event.note or ""})
+        return state.but(said={**state.said, event.request: event.note or ""})
     if isinstance(event, ApprovalUsed):
         return state
     if isinstance(event, ApprovalRequested):
@@ -337,7 +294,7 @@ def _closed(state: RunState, held: Held | Allowed, event: ApprovalClosed) -> Run
             return _put(state, Held(held.call, held.ruling))
         case "rejected":
             key = content_digest(held.call.name, held.ruling.definition, held.ruling.args)
-            state = replace(state, rejections={**state.rejections, key: text})
+            state = state.but(rejections={**state.rejections, key: text})
         case _:
             pass
     return _put(state, Answered(held.call, text, ok=False, refused=True))
@@ -350,9 +307,10 @@ def _by_request(state: RunState, request: RequestId) -> Held | Allowed | None:
     return None
 
 
-def _put(state: RunState, call: CallState) -> RunState:
-    calls = tuple(call if c.call.uid == call.call.uid else c for c in state.calls)
-    return replace(state, calls=calls)
+def _put(state: RunState, call: CallState, **changes: object) -> RunState:
+    uid = call.call.uid
+    calls = tuple([call if c.call.uid == uid else c for c in state.calls])
+    return state.but(calls=calls, **changes)
 
 
 def _settle(state: RunState) -> RunState:
@@ -369,7 +327,27 @@ def _settle(state: RunState) -> RunState:
                 tool_call_id=call.call.id, name=call.call.name, content=call.text, status=status
             )
         )
-    return replace(state, calls=(), messages=(*state.messages, *results))
+    return state.but(
+        calls=(), messages=(*state.messages, *results), heard=_hear(state, tuple(results))
+    )
+
+
+def _hear(state: RunState, messages: Sequence[Message]) -> Heard:
+    user, trusted, untrusted = list[str](), list[str](), list[str]()
+    for message in messages:
+        match message:
+            case ToolMessage():
+                (untrusted if message.name in state.untrusted_tools else trusted).append(
+                    message.content
+                )
+            case UserMessage() | SystemMessage():
+                user.append(message.content)
+            case AIMessage():
+                pass
+    before = state.heard
+    return Heard(
+        (*before.user, *user), (*before.trusted, *trusted), (*before.untrusted, *untrusted)
+    )
 
 
 def _text(content: JSON) -> str:

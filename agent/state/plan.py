@@ -6,7 +6,8 @@ from typing import TypeAlias
 from agent.messages import AIMessage
 from agent.state.calls import Allowed, CallState, Held, Proposed, Running, Unknown
 from agent.state.events import Event, Place, Status
-from agent.state.fold import RunState, fold
+from agent.state.fold import fold
+from agent.state.run import RunState
 from governance.ids import Micros
 
 __all__ = [

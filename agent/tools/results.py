@@ -97,7 +97,7 @@ def _checked(value: object) -> Any:
 def _plain(value: object, depth: int) -> object:
     """Copy `value` with plain JSON types wherever they are known; the rest is left to be refused."""
     if depth > JSON_DEPTH_MAX:
-        raise CanonicalError(f"value nests deeper than {JSON_DEPTH_MAX}", "$")
+        raise CanonicalError(f"value nests deeper than {JSON_DEPTH_MAX}")
     match value:
         case Enum():
             return _plain(value.value, depth)

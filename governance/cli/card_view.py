@@ -35,10 +35,11 @@ def render(card: Card) -> tuple[RenderableType, ...]:
 
 def _title(card: Card) -> Text:
     behalf = f" for {plain(card.principal)}" if card.principal is not None else ""
-    title = Text(plain(card.call.tool), style="bold")
-    title.append(f"  {card.hold.tier}", style=_TIERS.get(card.hold.tier, "red"))
-    title.append(f"  asked by {plain(card.agent)}{behalf}", style="not bold")
-    return title
+    return Text.assemble(
+        (plain(card.call.tool), "bold"),
+        (f"  {card.hold.tier}", _TIERS.get(card.hold.tier, "red")),
+        f"  asked by {plain(card.agent)}{behalf}",
+    )
 
 
 def _warning(view: CardView) -> tuple[RenderableType, ...]:

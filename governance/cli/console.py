@@ -29,7 +29,7 @@ __all__ = [
     "visible",
 ]
 
-FAINT: Final = "bright_black"
+FAINT: Final = "dim"
 _CUT: Final = "…"
 _ID_CHARS: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
 from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -59,10 +60,7 @@ for _room in (installation, serving, runs, approvals, policies, evidence, demo):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot spell a character shows a mark instead of ending the command.
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    _prepare_streams()
     debug = _debugs(args)
     try:
         status = app(args, prog_name="governance", standalone_mode=False)
@@ -76,6 +74,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         return _explain(exc)
     return status if isinstance(status, int) else 0
+
+
+def _prepare_streams() -> None:
+    """Make sure that there is something to read from and to print to, and that printing never fails."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Closed by whoever started us. Its number is taken before any file of ours can get it.
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot spell a character shows a mark instead of ending the command.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _debugs(args: Sequence[str]) -> bool:
@@ -92,6 +102,8 @@ def _explain(exc: BaseException) -> int:
             return _complain(exc.message, exc.hint, exc.exit_status)
         case typer.TyperException():
             return _complain_usage(exc)
+        case UnicodeError():
+            return _complain("a text that was given is not Unicode", "give UTF-8", USAGE)
         case OSError():
             where = f" `{exc.filename}`" if exc.filename else ""
             hint = "mend what is named, and run it again"

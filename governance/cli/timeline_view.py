@@ -32,7 +32,6 @@ _LOOK: Final = {
 }
 _BREAKS: Final = frozenset({Sign.ASK, Sign.RESUME, Sign.END})
 """Before these the rail goes on for an empty line: a new turn, a new process, the end."""
-_OFFSET_CHARS: Final = 11
 _LABEL_CHARS: Final = 12
 _TEXT_CHARS_MIN: Final = 24
 
@@ -47,6 +46,7 @@ class Rail:
     def __init__(self, lines: tuple[Line, ...]) -> None:
         self._lines = lines
         self._seq_chars = max((len(str(line.seq)) for line in lines), default=1)
+        self._offset_chars = max((len(span(line.offset_us)) for line in lines), default=1)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self._lines:
@@ -70,9 +70,8 @@ class Rail:
                 prefix.append(" " * _LABEL_CHARS)
 
     def _margin(self, seq: str, offset: str, glyph: str, style: str) -> Text:
-        margin = Text(f"{seq:>{self._seq_chars}} {offset:>{_OFFSET_CHARS}}  ", style=FAINT)
-        margin.append(f"{glyph} ", style=style)
-        return margin
+        place = f"{seq:>{self._seq_chars}} {offset:>{self._offset_chars}}  "
+        return Text.assemble((place, FAINT), (f"{glyph} ", style))
 
 
 def _joined(prefix: Text, part: Text) -> Text:

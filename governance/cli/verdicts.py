@@ -136,10 +136,8 @@ def _verdict(verdict: Verdict, status: Status, judgement: Judgement) -> Text:
         said = f"could not be judged: {plain(judgement.unjudged)}"
     elif status is not Status.OK:
         said = {Status.FAILED: "does not hold", Status.NOT_CHECKED: "not reached"}[status]
-    line = Text(f" {glyph} ", style=style)
-    line.append(f"{verdict.value:<14}", style="default")
-    line.append(said, style="default" if status is Status.OK else style)
-    return line
+    line = Text.assemble((f" {glyph} ", style), f"{verdict.value:<14}")
+    return line.append(said, style="" if status is Status.OK else style)
 
 
 def _listed(findings: Sequence[Finding]) -> Iterator[Text]:
@@ -147,9 +145,8 @@ def _listed(findings: Sequence[Finding]) -> Iterator[Text]:
     for next_step, group in groupby(findings, key=lambda finding: finding.next_step):
         for finding in group:
             glyph, style = _GLYPHS[Status.FAILED] if finding.is_failure else ("·", FAINT)
-            line = Text(f" {glyph} ", style=style)
             place = f"{plain(finding.where)}  {finding.kind}: {plain(finding.message)}"
-            yield line.append(place, "default")
+            yield Text.assemble((f" {glyph} ", style), place)
         yield Text(f"   next: {plain(next_step)}", style=FAINT)
 
 

@@ -20,6 +20,7 @@ of others; a *known* key whose signature is wrong condemns the note.
 
 import base64
 import binascii
+import functools
 import hashlib
 import re
 from collections.abc import Sequence
@@ -155,8 +156,12 @@ def format_verifier_key(key: VerifierKey) -> str:
     return f"{key.name}+{key.id.hex()}+{_to_base64(bytes([key.kind]) + key.public)}"
 
 
+@functools.lru_cache(maxsize=256)
 def parse_verifier_key(text: str) -> VerifierKey:
-    """Read a key to pin. Raises InvalidInputError, also for keys that nobody should pin."""
+    """Read a key to pin. Raises InvalidInputError, also for keys that nobody should pin.
+
+    Remembered, since telling a sound key costs milliseconds and signing asks each time.
+    """
     hint = "give it as `name+hash+base64`, exactly as `governance init` printed it"
     name, _, rest = text.partition("+")  # base64 may hold a plus, a name may not
     key_id, _, encoded = rest.partition("+")

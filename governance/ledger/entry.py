@@ -23,6 +23,7 @@ Envelope fields, all required but for those marked `?`:
 The leaf hash is RFC 6962's: SHA-256(0x00 || bytes). Envelopes hold no personal data and no content.
 """
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ __all__ = [
 VERSION: Final = 1
 RUN_START: Final = Digest(bytes(32))
 """`rprev` of a run's first entry."""
+
+# A log names the same few again and again: each that passed is looked up, not matched.
+_subject: Final = functools.lru_cache(maxsize=1024)(parse_subject_id)
+_run: Final = functools.lru_cache(maxsize=1024)(parse_run_id)
+_origin: Final = functools.lru_cache(maxsize=16)(parse_origin)
 
 
 class Kind(StrEnum):
@@ -256,17 +262,19 @@ def seal(
 
 def _check_names(draft: Draft, link: Link) -> None:
     """Refuse to write what `read_entry` would not read."""
-    parse_subject_id(draft.actor)
+    _subject(draft.actor)
     if draft.on_behalf_of is not None:
-        parse_subject_id(draft.on_behalf_of)
+        _subject(draft.on_behalf_of)
     if draft.run is not None:
-        parse_run_id(draft.run)
+        _run(draft.run)
     if link.ts < 0:
         raise InvalidInputError(f"entry time `{link.ts}` lies before 1970")
 
 
 _REQUIRED: Final = {"v", "log", "seq", "prev", "ts", "type", "actor", "body", "payloads"}
 _RUN_FIELDS: Final = {"run", "rseq", "rprev"}
+_KINDS: Final[Mapping[str, Kind]] = {kind.value: kind for kind in Kind}
+_DIGEST_BYTES: Final = 32
 _ALLOWED: Final = (
     frozenset(_REQUIRED),
     frozenset(_REQUIRED | _RUN_FIELDS),
@@ -283,34 +291,41 @@ def read_entry(raw: bytes) -> Entry:
         raise InvalidInputError(f"entry has missing or unknown fields: `{', '.join(odd)[:80]}`")
     if fields["v"] != VERSION or type(fields["v"]) is not int:
         raise InvalidInputError(f"entry has unknown version `{fields['v']!r}`")
-    try:
-        kind = Kind(_text(fields, "type"))
-    except ValueError as exc:
-        raise InvalidInputError(f"entry has unknown type `{fields['type'][:80]}`") from exc
+    kind = _KINDS.get(_text(fields, "type"))
+    if kind is None:
+        raise InvalidInputError(f"entry has unknown type `{fields['type'][:80]}`")
     in_run = "run" in fields
-    behalf = parse_subject_id(_text(fields, "on_behalf_of")) if "on_behalf_of" in fields else None
-    actor = parse_subject_id(_text(fields, "actor"))
+    behalf = _subject(_text(fields, "on_behalf_of")) if "on_behalf_of" in fields else None
+    actor = _subject(_text(fields, "actor"))
     if behalf == actor:
         raise InvalidInputError(f"entry names `{actor}` twice", hint="leave out `on_behalf_of`")
     return Entry(
         raw=raw,
         hash=leaf_hash(raw),
-        log=parse_origin(_text(fields, "log")),
+        log=_origin(_text(fields, "log")),
         seq=_count(fields, "seq"),
-        prev=parse_digest(_text(fields, "prev")),
+        prev=_digest(fields, "prev"),
         ts=Micros(_count(fields, "ts")),
         kind=kind,
         actor=actor,
         body=_object(fields, "body"),
-        payloads={
-            name: parse_digest(_text(fields["payloads"], name))
-            for name in _object(fields, "payloads")
-        },
-        run=parse_run_id(_text(fields, "run")) if in_run else None,
+        payloads={name: _digest(fields["payloads"], name) for name in _object(fields, "payloads")},
+        run=_run(_text(fields, "run")) if in_run else None,
         rseq=_count(fields, "rseq") if in_run else None,
-        rprev=parse_digest(_text(fields, "rprev")) if in_run else None,
+        rprev=_digest(fields, "rprev") if in_run else None,
         on_behalf_of=behalf,
     )
+
+
+def _digest(fields: Mapping[str, Any], name: str) -> Digest:
+    text = _text(fields, name)
+    try:
+        value = bytes.fromhex(text)
+    except ValueError:
+        return parse_digest(text)
+    # `fromhex` takes other spellings too; what it reads back as the same text is 64 lower-case digits.
+    same = len(value) == _DIGEST_BYTES and value.hex() == text
+    return Digest(value) if same else parse_digest(text)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:

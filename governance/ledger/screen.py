@@ -8,11 +8,11 @@ tests hold them to it). It answers None when it cannot tell, and never says what
 """
 
 import re
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import orjson
 
-from governance.canonical import ENTRY_BYTES_MAX, JSON_DEPTH_MAX
+from governance.canonical import ENTRY_BYTES_MAX, JSON_DEPTH_MAX, is_plain
 from governance.errors import InvalidInputError
 from governance.ids import parse_subject_id
 from governance.ledger.entry import VERSION, Kind
@@ -26,8 +26,8 @@ _END: Final = b'"v":%d}' % VERSION  # `v` sorts last
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_DEPTH: Final = JSON_DEPTH_MAX - 2
-"""How deep a value of `body` may nest: the envelope and `body` are two levels."""
+_DEPTH: Final = JSON_DEPTH_MAX - 1
+"""How deep `body` may nest: the envelope is one level."""
 _BARE: Final = len(("actor", "body", "log", "payloads", "prev", "seq", "ts", "type", "v"))
 _IN_RUN: Final = _BARE + len(("run", "rprev", "rseq"))
 
@@ -48,15 +48,17 @@ class Screen:
                 return None
             body: dict[str, Any] = fields["body"]
             payloads: dict[str, Any] = fields["payloads"]
+            actor = fields["actor"]
             count = _IN_RUN if "run" in fields else _BARE
             if "on_behalf_of" in fields:
-                count += self._knows(fields["on_behalf_of"])
+                behalf = fields["on_behalf_of"]
+                count += behalf != actor and (behalf in self._subjects or self._knows(behalf))
             passed = (
                 len(fields) == count
                 and fields["type"] in _KINDS
-                and (fields["actor"] in self._subjects or self._knows(fields["actor"]))
+                and (actor in self._subjects or self._knows(actor))
                 and type(body) is dict
-                and _is_plain(body, _DEPTH)
+                and (_FLAT.issuperset(map(type, body.values())) or is_plain(body, _DEPTH))
                 and type(payloads) is dict
                 and (not payloads or all(map(_HASH.fullmatch, payloads.values())))
             )
@@ -65,8 +67,6 @@ class Screen:
         return fields if passed else None
 
     def _knows(self, name: Any) -> bool:
-        if name in self._subjects:
-            return True
         try:
             parse_subject_id(name)
         except InvalidInputError:
@@ -83,28 +83,4 @@ def is_plain_json(raw: bytes) -> bool:
         same = raw.isascii() and orjson.dumps(value, option=_FORM) == raw
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return False
-    return same and _is_nested(value, JSON_DEPTH_MAX)
-
-
-def _is_plain(members: dict[str, object], depth: int) -> bool:
-    """Holds no floats, however nested within `depth`; `_FORM` has refused large integers."""
-    for value in members.values():
-        kind = type(value)
-        if kind in _FLAT:
-            continue
-        if kind is list and depth > 0 and _FLAT.issuperset(map(type, cast("Any", value))):
-            continue
-        if not _is_nested(value, depth):
-            return False
-    return True
-
-
-def _is_nested(value: object, depth: int) -> bool:
-    kind = type(value)
-    if kind in _FLAT:
-        return True
-    if depth <= 0:
-        return False
-    if kind is dict:
-        return _is_plain(cast("dict[str, object]", value), depth - 1)
-    return kind is list and all(_is_nested(item, depth - 1) for item in cast("list[object]", value))
+    return same and is_plain(value, JSON_DEPTH_MAX)

@@ -121,11 +121,11 @@ class _Walk:
         return self.edge.size + len(self._leaves)
 
     def file(self, file: str, lines: Iterable[bytes]) -> None:
-        screen, fits, leaves = self._screen, self.chain.fits, self._leaves
+        screen, fits, leaves = self._screen.__call__, self.chain.fits, self._leaves
         for number, line in enumerate(lines, 1):
             self.done += len(line)
             raw = line[:-1]
-            leaf = Digest(_sha256(b"\0" + raw).digest())
+            leaf: Digest = _sha256(b"\0" + raw).digest()  # type: ignore[assignment] # a NewType is a call
             fields = screen(raw)
             if fields is None or line[-1:] != b"\n" or not fits(fields, leaf):
                 whole, fields = self._follow(line, Where(file, number))

@@ -59,6 +59,7 @@ _EMPTY: Final[Mapping[str, Mapping[str, JSON]]] = {
         "sums": {},
         "failures": 0,
         "rejected": 0,
+        "turn_refused": 0,
         "tokens": 0,
         "elapsed_s": 0,
         "untrusted": False,
@@ -123,7 +124,6 @@ def _inputs(
         "tool": tool_input(name, Digest(bytes(32)), tools[name]),
         "args": {},
         "args_origin": {},
-        "window": {},
         "now": _moment(fields["now"]) if "now" in fields else _micros(PINNED_NOW),
         **_EMPTY,
     }

@@ -126,7 +126,7 @@ class SqliteStore:
         return self._writer.submit(work)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        return self.submit(work).result()
+        return self._writer.write(work)
 
     def read(self, work: Callable[[Reader], T]) -> T:
         try:
@@ -140,7 +140,7 @@ class SqliteStore:
             raise translate(exc, "reading") from exc
 
     def checkpoint(self) -> tuple[int, str]:
-        return self._writer.submit(SqliteTransaction.sign).result()
+        return self._writer.write(SqliteTransaction.sign)
 
     def close(self) -> None:
         # Readers first: the last connection folds the write-ahead log back, and it must be able to write.

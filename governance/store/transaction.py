@@ -80,16 +80,19 @@ class SqliteTransaction(SqliteReader):
         return found[1] if found else None
 
     def append(self, draft: Draft, at: Micros) -> Record:
+        moves = self._moves
         run = None if draft.run is None else self._find_run(draft.run)
-        record = place(draft, at, self.tip, run[1] if run else None, self._commit.charter.salts)
+        before = run[1] if run else None
+        record = place(draft, at, moves.tip, before, self._commit.charter.salts)
         entry = record.entry
         self._move_request(entry)
-        head = advance(run[1] if run else None, entry)
+        head = advance(before, entry)
         if head is not None:
-            self._moves.runs[head.run] = (run[0] if run else self._next_run(), head)
-        self._moves.records.append(record)
-        self._moves.latest |= dict.fromkeys(latest_keys(entry), entry.seq)
-        self._moves.tip = extend(self.tip, entry)
+            moves.runs[head.run] = (run[0] if run else self._next_run(), head)
+        moves.records.append(record)
+        for key in latest_keys(entry):
+            moves.latest[key] = entry.seq
+        moves.tip = extend(moves.tip, entry)
         return record
 
     def sign(self) -> tuple[int, str]:

@@ -206,6 +206,33 @@ def test_a_real_process_exits_with_the_status(home):
     ]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"users", b"remove", b"\xff"),
+        (b"users", b"add", b"\xff", b"--role", b"x"),
+        (b"runs", b"show", b"\xff"),
+        (b"run", b"os:path", b"\xff"),
+        (b"policy", b"check", b"\xff"),
+        (b"verify", b"\xff"),
+    ],
+)
+def test_words_that_are_no_text_are_refused(home, words):
+    done = subprocess.run(
+        [sys.executable.encode(), b"-m", b"governance.cli", *words],
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: ")
+    assert b"unexpected `" not in done.stderr
+
+
+def test_closed_streams_are_no_bug(home):
+    for closed in ("<&-", ">&-", "2>&-"):
+        words = f"exec {sys.executable} -m governance.cli approvals approve apr-x --as Ann {closed}"
+        assert subprocess.run(["/bin/sh", "-c", words], timeout=60, check=False).returncode == 3
+
+
 def test_a_reader_that_went_away_is_no_error(home):
     process = subprocess.Popen(
         [sys.executable, "-m", "governance.cli", "users", "list", "--json"],

@@ -136,3 +136,15 @@ def test_what_is_no_bundle_cannot_be_judged(cli, tmp_path, key):
 def test_verifying_needs_no_installation(cli, bundle, key, home):
     shutil.rmtree(home)
     assert cli("verify", bundle, "--key", key).status == 0
+
+
+def test_long_work_is_watched_on_a_terminal_and_only_there(cli, bundle, key, monkeypatch, capsys):
+    monkeypatch.setattr("governance.cli.evidence.LONG_BYTES", 1)
+    monkeypatch.setattr("governance.cli.evidence.LONG_ENTRIES", 1)
+    assert cli("verify", bundle, "--key", key).err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    watched = cli("verify", bundle, "--key", key)
+    assert watched.status == 0
+    assert "verifying" in watched.err
+    assert "judging" in watched.err
+    assert "verifying" not in watched.out

@@ -106,7 +106,6 @@ FAILS = {
     "args.missing > 1": "missing-key",
     "args.missing.deeper == 1": "missing-key",
     "has(args.missing.deeper)": "missing-key",
-    "window.x == 1": "missing-key",
     "args.text.field == 1": "type",
     "args.amount": "not-boolean",
     "args.text": "not-boolean",

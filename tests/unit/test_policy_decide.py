@@ -32,7 +32,6 @@ def inputs(profile: RiskProfile = READ, /, **parts: object) -> dict[str, object]
         "principal": {"id": "user:1", "roles": ["clerk"], "tenant": ""},
         "agent": {"id": "agent:desk", "path": [], "model": "m"},
         "run": {"id": "run-1", "untrusted": False},
-        "window": {},
         "env": {"name": "prod", "labels": {}},
         "now": 0,
         **parts,
@@ -393,7 +392,7 @@ def test_inputs_are_bound_once_and_only_for_conditions(monkeypatch: pytest.Monke
 def test_every_input_can_be_asked_about() -> None:
     condition = (
         "tool.profiled && tool.definition.size() == 64 && args.n == 1 && args_origin == {} && "
-        "'clerk' in principal.roles && agent.id == 'agent:desk' && !run.untrusted && window == {} && "
+        "'clerk' in principal.roles && agent.id == 'agent:desk' && !run.untrusted && "
         "env.name == 'prod' && now == timestamp('1970-01-01T00:00:00Z')"
     )
     assert decided(policy(f'{{id: a, effect: allow, when: "{condition}"}}')).effect is Effect.ALLOW

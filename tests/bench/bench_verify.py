@@ -1,0 +1,101 @@
+"""How fast is an exported log verified, beside hashing the same file and beside re-canonicalising it?"""
+
+import functools
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import rfc8785
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from governance.assemble import KeySigner
+from governance.ids import Micros, Origin, RunId, SubjectId
+from governance.ledger.checkpoint import Checkpoint, parse_verifier_key, sign_checkpoint
+from governance.ledger.entry import Draft, Entry, Kind, Link, RunLink, genesis, seal
+from governance.ledger.merkle import Edge
+from governance.ledger.verify import verify
+
+ENTRIES = 20_000
+EVERY = 256
+ORIGIN = Origin("bench.example/verify")
+RUN = RunId("run-1")
+AGENT = SubjectId("agent:bench")
+
+
+@functools.cache
+def _log() -> tuple[list[bytes], list[tuple[str, bytes]], str]:
+    """A log of one long run: its lines, its checkpoints, the key to pin."""
+    signer = KeySigner.from_seed(ORIGIN, b"\1" * 32)
+    lines: list[bytes] = []
+    notes: list[tuple[str, bytes]] = []
+    edge, link = Edge(0, ()), Link(0, genesis(ORIGIN), Micros(1))
+    run: RunLink | None = None
+    for n in range(ENTRIES):
+        entry = seal(_draft(n, signer), ORIGIN, link, run, {})
+        lines.append(entry.raw + b"\n")
+        edge, link, run = (
+            edge.append(entry.hash),
+            Link(n + 1, entry.hash, Micros(n + 2)),
+            _next(entry),
+        )
+        if edge.size % EVERY == 0 or edge.size == ENTRIES:
+            head = Checkpoint(ORIGIN, edge.size, edge.root())
+            notes.append((f"checkpoints/{edge.size:016d}", sign_checkpoint(head, signer).encode()))
+    return lines, notes, signer.verifier_key
+
+
+def _draft(n: int, signer: KeySigner) -> Draft:
+    if n == 0:
+        return Draft(Kind.LOG_CREATED, AGENT, {"keys": [signer.verifier_key]})
+    body = {"uid": f"{RUN}/{n}.0", "attempt": 1, "duration_us": n, "note": "x" * 100}
+    return Draft(Kind.CALL_FINISHED, AGENT, body, run=RUN)
+
+
+def _next(entry: Entry) -> RunLink:
+    return RunLink(0 if entry.rseq is None else entry.rseq + 1, entry.hash if entry.run else _START)
+
+
+_START = bytes(32)
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = time.process_time()
+    act()
+    return time.process_time() - began
+
+
+@functools.cache
+def _measured() -> tuple[float, float, float]:
+    """CPU seconds of (sha256 of the file, parse + rfc8785, full verification), best of interleaved runs."""
+    lines, notes, key = _log()
+    file = b"".join(lines)
+
+    def ours() -> None:
+        report = verify([("entries", lines)], [], notes, [parse_verifier_key(key)])
+        assert report.integrity == "ok", report.findings[:3]
+
+    def canonical() -> None:
+        for line in lines:
+            rfc8785.dumps(json.loads(line))
+
+    rounds = [
+        (_seconds(lambda: hashlib.sha256(file).digest()), _seconds(canonical), _seconds(ours))
+        for _ in range(5)
+    ]
+    return tuple(min(r[i] for r in rounds) for i in range(3))  # type: ignore[return-value]
+
+
+def against_sha256() -> float:
+    """Our speed as a part of sha256's."""
+    sha256, _, ours = _measured()
+    return sha256 / ours
+
+
+def against_rfc8785() -> float:
+    """How many times faster than parsing and canonicalising each entry again."""
+    _, canonical, ours = _measured()
+    return canonical / ours

@@ -1,0 +1,85 @@
+"""`make bench`: a line per number that the design promises, each a ratio measured in this one run.
+
+    name ratio bar ok|SHORT
+
+Exit 1 if one falls short. Timings swing on a busy machine; a ratio has its reference beside it, in turns.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import bench_append
+import bench_run
+import bench_verify
+
+from governance.canonical import payload_bytes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One promise. `at_most`: whether the figure must stay below its bar or above it."""
+
+    name: str
+    measure: Callable[[], float]
+    bar: float
+    at_most: bool = True
+    unit: str = "times"
+
+
+GROUPS: Final = {
+    "ledger": (
+        Row("durable append, one caller / bare commit", bench_append.durable_append_one, 1.5),
+        Row(
+            "durable append, 64 callers / one", bench_append.durable_append_many, 10, at_most=False
+        ),
+        Row("verification / sha256 of the same file", bench_verify.against_sha256, 1 / 25, False),
+        Row("verification / parse + rfc8785", bench_verify.against_rfc8785, 8, at_most=False),
+    ),
+    "run": (
+        Row("governed durable call / two bare commits", bench_run.governed_call, 1.6),
+        Row("stored bytes, 400 turns / 10", bench_run.stored_growth, 45),
+        Row("stored bytes, 400 turns", bench_run.stored_megabytes, 2.5, unit="MB"),
+        Row("resume, a turn of 400 / a turn of 100", bench_run.resume_growth, 1.5),
+        Row("resume at 400 turns", bench_run.resume_milliseconds, 115, unit="ms"),
+    ),
+}
+
+
+def rows(only: str | None) -> Iterator[Row]:
+    for name, group in GROUPS.items():
+        if only in {None, name}:
+            yield from group
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=sorted(GROUPS))
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    short, told = 0, []
+    for row in rows(asked.only):
+        figure = row.measure()
+        ok = figure <= row.bar if row.at_most else figure >= row.bar
+        short += not ok
+        told.append(
+            {"name": row.name, "figure": figure, "bar": row.bar, "unit": row.unit, "ok": ok}
+        )
+        if not asked.json:
+            sign, verdict = ("<=" if row.at_most else ">="), ("ok" if ok else "SHORT")
+            print(
+                f"{row.name:<44} {figure:8.3g} {sign} {row.bar:<6.3g} {row.unit:<5} {verdict}",
+                flush=True,
+            )
+    if asked.json:
+        print(payload_bytes(told).decode())
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

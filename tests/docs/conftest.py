@@ -1,0 +1,149 @@
+"""What the documents are held to: a history with an entry of every kind that is written."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from agents import Plays, call, calls, person, say, vote
+
+from agent import DurableAgent, tool
+from agent.models import ModelError
+from agent.tools import ToolResult
+from governance import Governance, Principal, assemble, queue, recovery
+from governance.approval.model import Verdict
+from governance.cli import main
+from governance.config import Home
+from governance.errors import RefusedError
+from governance.ids import Micros, Origin, SubjectId
+from governance.ledger.entry import Record
+
+RULES = """
+policy: desk
+version: 1
+rules:
+  - {id: free, match: {tools: [look, fail, put]}, effect: allow, allow_tier: critical}
+  - {id: wrong, match: {tools: [look]}, when: args.missing == 1, effect: allow}
+  - {id: tried, match: {tools: [look]}, mode: shadow, effect: deny}
+  - id: payments
+    match: {tools: [pay]}
+    effect: require_approval
+    approval: {quorum: [{role: approver}], decide_by: 4h, use_by: 1h}
+    message: "'pay ' + string(args.cents)"
+"""
+PAY = calls(call("pay", cents=900))
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = Micros(1_800_000_000_000_000)
+
+    def __call__(self) -> Micros:
+        self.now = Micros(self.now + 1)
+        return self.now
+
+
+@tool(verb="READ", untrusted_output=True)
+def look(id: str) -> ToolResult:
+    """Look."""
+    return ToolResult({"id": id}, {"count": 1})
+
+
+@tool(verb="READ")
+def fail() -> str:
+    """Fail."""
+    raise RuntimeError
+
+
+@tool(verb="WRITE", side_effect=True, scopes=["disk"])
+def put(text: str) -> str:
+    """Put."""
+    return text
+
+
+@tool(verb="FINANCIAL", side_effect=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return f"paid {cents}"
+
+
+@tool(name="put", verb="WRITE", side_effect=True)
+def other_put(text: str) -> str:
+    """Put it elsewhere."""
+    return text
+
+
+TOOLS = (look, fail, put, pay)
+
+
+def desk(gov: Governance, *turns, tools=TOOLS, **options) -> DurableAgent:
+    return DurableAgent(Plays(*turns), tools, governance=gov, name="desk", **options)
+
+
+def tell(gov: Governance) -> None:
+    """Let everything happen that entries are written of."""
+    ann, eve = person(gov), person(gov, "eve", "intern")
+    customer = Principal(SubjectId("user:u1"), ("customer",), "acme")
+
+    # Allowed, failed, refused and held calls; a yes; the rest.
+    first = calls(call("look", id="a"), call("fail"), call("nobody"), call("pay", cents=900))
+    agent = desk(gov, first, say())
+    (held,) = agent.run("go", run_id="r1", principal=customer).pending_approvals
+    with pytest.raises(RefusedError):
+        vote(gov, eve, held.request)
+    vote(gov, ann, held.request)
+    assert agent.resume("r1").status == "completed"
+
+    # A no, the same call again, and the limit.
+    agent = desk(gov, PAY, PAY, max_iterations=2)
+    (held,) = agent.run("go", run_id="r2").pending_approvals
+    vote(gov, ann, held.request, Verdict.REJECT)
+    assert agent.resume("r2").status == "limit_reached"
+
+    # A cancelled run, one whose answer came too late, one whose model failed.
+    agent = desk(gov, PAY, say())
+    agent.run("go", run_id="r3")
+    agent.cancel("r3", note="enough")
+    desk(gov, PAY, say()).run("go", run_id="r4")
+    gov.clock.now += 5 * 3600 * 1_000_000
+    assert queue.expire(gov.store, gov.clock) == 1
+    with pytest.raises(ModelError):
+        desk(gov, ModelError("model is down", code="unreachable")).run("go", run_id="r5")
+
+    # A driver that died in a call, and a person's word on it; then the tool was changed.
+    def die(name: str) -> None:
+        if name == "after-effect":
+            raise Killed
+
+    with pytest.raises(Killed):
+        desk(gov, calls(call("put", text="x")), failpoint=die).run("go", run_id="r6")
+    agent = desk(gov, say())
+    assert agent.resume("r6").status == "suspended"
+    op = person(gov, "op", "operator")
+    said = recovery.Resolution(recovery.How.HAPPENED, "put", "looked it up")
+    recovery.resolve(gov.store, gov.clock, ("r6", "r6/1.0"), said, op)
+    assert agent.resume("r6").status == "completed"
+    desk(gov, say(), tools=(other_put,)).run("go", run_id="r7")
+
+
+@pytest.fixture(scope="session")
+def history() -> Sequence[Record]:
+    """Every entry of a log in which all this happened."""
+    gov = Governance.in_memory(policies={"desk.yaml": RULES})
+    gov = replace(gov, clock=Clock(), lease_us=1)
+    tell(gov)
+    return gov.store.read(lambda reader: reader.records())
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory) -> Record:
+    """The entry that an export leaves in the log."""
+    folder = tmp_path_factory.mktemp("home")
+    home = Home(folder, folder / "checkpoint")
+    assemble.init(home, Origin("test/docs"))
+    assert main(["export", str(folder / "bundle"), "--home", str(folder)]) == 0
+    with Governance.open(folder) as gov:
+        return gov.store.read(lambda reader: reader.records())[-1]
