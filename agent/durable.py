@@ -4,7 +4,8 @@ A run's state is its entries in the ledger and nothing else. `run` and `resume` 
 another starting point; both may be called again, from anywhere, and do nothing twice.
 """
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, TypedDict, Unpack
 
@@ -64,6 +65,12 @@ class DurableAgent:
     def name(self) -> str:
         return self._governed.agent
 
+    def through(self, wrap: Callable[[Model], Model]) -> "DurableAgent":
+        """The same agent, asking its model through `wrap`."""
+        other = copy.copy(self)
+        other._model = wrap(self._model)  # noqa: SLF001  # a copy of ourselves
+        return other
+
     def run(
         self, given: Input, *, run_id: str | None = None, principal: Principal | None = None
     ) -> AgentResult:
@@ -74,12 +81,13 @@ class DurableAgent:
         """
         return run_sync(lambda: self.arun(given, run_id=run_id, principal=principal))
 
-    def resume(self, run_id: str) -> AgentResult:
+    def resume(self, run_id: str, *, wait: bool = True) -> AgentResult:
         """Go on with a run whose answers are in, or whose driver died; else tell how it stands.
 
-        Raises ConflictError when a live driver has it, InvalidInputError for an unknown run.
+        A driver that died holds its lease a few seconds longer; with `wait` these are waited out. Raises
+        ConflictError when a live driver has it, InvalidInputError for an unknown run.
         """
-        return run_sync(lambda: self.aresume(run_id))
+        return run_sync(lambda: self.aresume(run_id, wait=wait))
 
     def pending(self, run_id: str) -> tuple[PendingApproval, ...]:
         """List the calls of a run that wait for people."""
@@ -105,11 +113,13 @@ class DurableAgent:
         log = self._log()
         return await self._drive(log, await log.start(run, started))
 
-    async def aresume(self, run_id: str) -> AgentResult:
+    async def aresume(self, run_id: str, *, wait: bool = True) -> AgentResult:
         run, log = parse_run_id(run_id), self._log()
         try:
             state = await log.resume(run, "asked")
         except BusyError as busy:
+            if not wait:
+                raise
             # A driver that died renews no more: its lease is waited out once. One that lives has renewed.
             left_s = (busy.until - self.governance.clock()) / 1_000_000
             await anyio.sleep(max(0.0, left_s) + LEASE_SLACK_S)

@@ -34,7 +34,7 @@ from agent.state import (
     fold,
 )
 from agent.state.events import CallEvent, ModelEvent, RunEvent
-from governance.canonical import JSON, payload_bytes, thaw
+from governance.canonical import JSON, thaw
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import CallUid, Micros, RequestId, RunId, SubjectId, call_uid, parse_digest
 from governance.ledger.entry import Draft, Kind, Record
@@ -284,7 +284,7 @@ def _read_decided(record: Record, body: Mapping[str, Any]) -> Event:
         tool=body["tool"],
         decision=Decision.from_json(body, _maybe(record, "message")),
         definition=parse_digest(body["definition"]) if "definition" in body else None,
-        args=payload_bytes(record.content("args")) if "args" in commitments else None,
+        args=record.frozen("args") if "args" in commitments else None,
         input=_maybe(record, "input"),
         refusal=_maybe(record, "refusal"),
         first=body.get("first"),

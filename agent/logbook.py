@@ -7,7 +7,6 @@ unknown, never lost and never assumed.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -311,10 +310,12 @@ class Booking:
     def book_on(self, state: RunState) -> RunState:
         """Book until something must be done outside, or nothing is left; then let the lease go."""
         moment = Moment(self.desk, self.tx, self.at, self.fresh_from)
-        while events := book(state, plan(state), moment):
+        effect = plan(state)
+        while events := book(state, effect, moment):
             for event in events:
                 state = self.append(state, event)
-        if isinstance(plan(state), Rest):
+            effect = plan(state)
+        if isinstance(effect, Rest):
             self.tx.leases.drop(state.run, self.holder)
         return state
 
@@ -341,7 +342,7 @@ async def _done(future: Future[Any]) -> None:
             waiter.set_result(None)
 
     def tell(_: Future[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        if not loop.is_closed():  # else nobody waits any more
             loop.call_soon_threadsafe(wake)
 
     future.add_done_callback(tell)

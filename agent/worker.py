@@ -8,7 +8,6 @@ Several workers may look at one ledger: the lease keeps them apart, and the epoc
 """
 
 import asyncio
-import copy
 import logging
 import threading
 import time
@@ -117,9 +116,7 @@ class Worker:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        model = _UntilStopped(self.agent._model, self._stopping)  # noqa: SLF001  # the same room
-        self.agent = copy.copy(self.agent)
-        self.agent._model = model  # noqa: SLF001  # a copy of ours
+        self.agent = self.agent.through(lambda model: _UntilStopped(model, self._stopping))
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="worker", daemon=True)
@@ -199,7 +196,7 @@ class Worker:
 
     def _drive(self, run: RunId, watch: _Watch) -> None:
         try:
-            self.agent.resume(run)
+            self.agent.resume(run, wait=False)
             watch.failures = 0
         except (ConflictError, asyncio.CancelledError):
             pass  # somebody else has it, or will have it: we stop

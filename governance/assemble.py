@@ -148,13 +148,13 @@ def _write_private(path: Path, text: str) -> None:
 def read_verifier_key(given: str) -> str:
     """Take a verifier key, or the name of a file that holds one. Raises InvalidInputError."""
     if "+" not in given:
-        path = Path(given)
-        if not path.is_file():
+        try:
+            given = Path(given).read_text(encoding="ascii", errors="replace").strip()
+        except (OSError, ValueError) as exc:
             raise InvalidInputError(
-                f"`{given[:80]}` is neither a verifier key nor a file",
+                f"`{given[:80]}` is neither a verifier key nor a file that can be read",
                 hint="give the key `init` printed",
-            )
-        given = path.read_text(encoding="ascii", errors="replace").strip()
+            ) from exc
     parse_verifier_key(given)
     return given
 

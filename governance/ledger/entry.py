@@ -186,7 +186,11 @@ class Record:
     payloads: Mapping[str, Payload] = field(default_factory=dict[str, Payload])
 
     def content(self, name: str) -> Any:
-        """Read payload `name` as a JSON value, a fresh copy each time.
+        """Read payload `name` as a JSON value, a fresh copy each time. Raises TamperedError like `frozen`."""
+        return thaw(self.frozen(name))
+
+    def frozen(self, name: str) -> bytes:
+        """Give the canonical bytes of payload `name`.
 
         Raises TamperedError when it is absent or is not what the entry committed to.
         """
@@ -203,7 +207,7 @@ class Record:
                 seq=entry.seq,
                 hint="stop the run, export a bundle and run `governance verify` on it",
             )
-        return thaw(payload.content)
+        return payload.content
 
 
 def leaf_hash(raw: bytes) -> Digest:

@@ -219,7 +219,7 @@ def _node(left: bytes, right: bytes) -> Digest:
 def _join(peaks: Sequence[Digest]) -> Digest:
     node = peaks[-1]
     for peak in peaks[-2::-1]:
-        node = _node(peak, node)
+        node = Digest(_sha256(b"\1" + peak + node).digest())
     return node
 
 

@@ -24,7 +24,8 @@ rules:
   - {id: reads, match: {tools: [look]}, effect: allow}
 """
 TURN_BYTES = 700
-CALLS = 300
+TURNS = 20
+RUNS = 20
 TEXT = "x" * TURN_BYTES
 
 
@@ -75,44 +76,78 @@ def _turns(turns: int) -> Plays:
     return Plays(*(calls(call("look", n=n)) for n in range(turns)), say())
 
 
+class _Bare:
+    """Commits the bytes that one governed call left, in two transactions of a database of their own."""
+
+    def __init__(self, folder: Path, left: list[list[bytes]]) -> None:
+        self.left = left
+        self.taken: list[float] = []
+        self.database = sqlite3.connect(folder / "bare.db", isolation_level=None)
+        self.database.execute("PRAGMA journal_mode = WAL")
+        self.database.execute("PRAGMA synchronous = FULL")
+        self.database.execute("CREATE TABLE kept (seq INTEGER PRIMARY KEY, raw BLOB NOT NULL)")
+
+    def __call__(self) -> None:
+        began = time.perf_counter()
+        for rows in self.left:
+            self.database.execute("BEGIN IMMEDIATE")
+            for row in rows:
+                self.database.execute("INSERT INTO kept (raw) VALUES (?)", (row,))
+            self.database.execute("COMMIT")
+        self.taken.append(time.perf_counter() - began)
+
+
+class _Between(Plays):
+    """A model that, before it answers, lets the bare commits take their turn: outside any governed call."""
+
+    def __init__(self, bare: _Bare) -> None:
+        super().__init__(*_turns(TURNS).turns)
+        self.bare = bare
+
+    async def respond(self, messages, tools):
+        self.bare()
+        self.asked.append(())
+        return self.turns[len(self.asked) - 1]
+
+
 def governed_call() -> float:
     """Median time to decide, start, run and finish a call that does nothing, over two bare commits.
 
-    The bare commits carry the bytes that the ledger took for the call, half each.
+    From the moment the model's answer is kept to the moment the model is asked again, in runs of
+    `TURNS` calls. The bare commits carry the very bytes that such a call left, on the same disk, in turns.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         governance, watch = _open(folder), Stopwatch()
-        bare = sqlite3.connect(folder / "bare.db", isolation_level=None)
-        bare.execute("PRAGMA journal_mode = WAL")
-        bare.execute("PRAGMA synchronous = FULL")
-        bare.execute("CREATE TABLE entry (seq INTEGER PRIMARY KEY, raw BLOB NOT NULL)")
-        theirs: list[float] = []
-
-        class Between(Plays):
-            async def respond(self, messages, tools):
-                began = time.perf_counter()
-                for _ in range(2):
-                    bare.execute("BEGIN IMMEDIATE")
-                    bare.execute("INSERT INTO entry (raw) VALUES (?)", (b"x" * 1500,))
-                    bare.execute("COMMIT")
-                theirs.append(time.perf_counter() - began)
-                self.asked.append(())
-                return self.turns[min(len(self.asked) - 1, len(self.turns) - 1)]
-
-        model = Between(*_turns(CALLS).turns)
-        agent = DurableAgent(
-            model,
-            [look],
-            governance=governance,
-            name="b",
-            max_iterations=CALLS + 1,
-            failpoint=watch,
-        )
-        agent.run("go")
+        bare = _Bare(folder, _left_by_a_call(governance))
+        for _ in range(RUNS):
+            agent = DurableAgent(
+                _Between(bare),
+                [look],
+                governance=governance,
+                name="b",
+                max_iterations=TURNS + 1,
+                failpoint=watch,
+            )
+            agent.run("go")
         governance.close()
-        bare.close()
-    return statistics.median(watch.taken[20:]) / statistics.median(theirs[20:])
+        bare.database.close()
+    warm = 2 * TURNS
+    return statistics.median(watch.taken[warm:]) / statistics.median(bare.taken[warm:])
+
+
+def _left_by_a_call(governance: Governance) -> list[list[bytes]]:
+    """What one call leaves in each of its two commits: the rows of entries and payloads."""
+    agent = DurableAgent(_turns(2), [look], governance=governance, name="b", max_iterations=3)
+    run = agent.run("go").run_id
+    left: dict[str, list[bytes]] = {}
+    for record in governance.store.read(lambda reader: reader.run_records(run)):
+        payloads = [p.salt + p.content for p in record.payloads.values()]
+        left[record.entry.kind.value] = [record.entry.raw, *payloads]
+    return [
+        left["call.decided"] + left["call.started"],
+        left["call.finished"] + left["model.requested"],
+    ]
 
 
 @functools.cache

@@ -163,6 +163,21 @@ def test_every_call_gets_exactly_one_result_that_says_what_is_wrong(made, told, 
     assert second == '{"id":"b","ok":true}'
 
 
+def test_what_never_reaches_the_rules_is_recorded_as_a_refusal_all_the_same():
+    refused = [made for made, _ in EVERY_CASE if made.name not in {"explode", "complain"}]
+    gov = governed(p=ALLOW)
+    result = create_agent(Plays(calls(*refused), say()), [look], governance=gov)("go")
+    records = gov.store.read(lambda r: r.run_records(result.run_id))
+    decided = [r for r in records if r.entry.kind == "call.decided"]
+    assert len(decided) == len(refused)
+    assert {r.entry.body["effect"] for r in decided} == {"deny"}
+    assert {reason for r in decided for reason in r.entry.body["reasons"]} == {
+        "unknown-tool",
+        "invalid-arguments",
+    }
+    assert "call.started" not in kinds(gov, result.run_id)
+
+
 @pytest.mark.parametrize("id", ["same", ""])
 def test_two_calls_with_one_provider_id_stay_two(id):
     model = Plays(calls(call("look", id="a"), call("write", text="b")), say())

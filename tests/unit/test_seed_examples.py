@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from agent.models import ScriptedModelServer, load_script
 from agent.tools import BaseTool, CallContext, FunctionTool, ToolRegistry, ToolResult, ToolSchema
 from governance.policy.model import RiskProfile, Tier
 
@@ -123,3 +124,59 @@ class WeatherTool(BaseTool):
 def test_a_tool_that_is_an_object() -> None:
     assert run(WeatherTool(), {"city": "Boston"}) == ToolResult.ok({"temp": 72, "unit": "F"})
     assert run(WeatherTool(), '{"city": "Boston"}').text == '{"temp":72,"unit":"F"}'
+
+
+AGENT = '''
+    from agent import create_agent, tool
+    from agent.models import OpenAIChat
+
+    model = OpenAIChat("gpt-4o")
+
+    @tool
+    def get_weather(city: str) -> str:
+        """Return the current weather for a city."""
+        return f"{city}: 17C, clear"
+
+    agent = create_agent(model, tools=[get_weather])
+    result = agent("What's the weather in Boston?")
+
+    print(result.response.text)
+    print(result.iterations, result.tool_calls_made)
+'''
+
+TWO_WAYS = """
+    from agent import create_agent
+
+    agent = create_agent(model, tools=[get_weather])
+    result = agent("What's the weather in Boston?")
+    print(result.response.text)
+
+    from agent import create_async_agent
+
+    async def main():
+        agent = create_async_agent(model, tools=[get_weather])
+        result = await agent("What's the weather in Boston?")
+        print(result.response.text)
+"""
+
+SCRIPT = """
+turns:
+  - calls: [{tool: get_weather, args: {city: Boston}}]
+  - say: "It is {{result.get_weather}}."
+"""
+
+
+def test_run_an_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As on the page, but that the key and the model's address come from the environment."""
+    with ScriptedModelServer(load_script(SCRIPT)) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        names: dict[str, Any] = {"__name__": "example"}
+        exec(compile(textwrap.dedent(AGENT), "example", "exec"), names)
+        assert capsys.readouterr().out == "It is Boston: 17C, clear.\n2 1\n"
+        exec(compile(textwrap.dedent(TWO_WAYS), "example", "exec"), names)
+        anyio.run(names["main"])
+        assert capsys.readouterr().out == "It is Boston: 17C, clear.\n" * 2
+    result = names["result"]
+    assert [m.role for m in result.messages] == ["user", "assistant", "tool", "assistant"]
+    assert (result.status, result.pending_approvals, result.run_id) == ("completed", (), None)
