@@ -25,6 +25,7 @@ _FORM: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _END: Final = b'"v":%d}' % VERSION  # `v` sorts last
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 _FLAT: Final = frozenset({str, int, bool, type(None)})
+"""Of these alone most bodies consist, and to see it takes no call of `is_plain`."""
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _DEPTH: Final = JSON_DEPTH_MAX - 1
 """How deep `body` may nest: the envelope is one level."""

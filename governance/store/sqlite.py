@@ -261,8 +261,21 @@ def _check_content(path: Path, connection: sqlite3.Connection, charter: Charter)
         raise InvalidInputError(
             f"log at `{path}` is `{origin}`, not `{charter.origin}`", hint="name the log it is"
         )
+    if charter.signer is not None:
+        _check_key(connection, charter, charter.signer)
     if charter.kept is not None:
         _check_kept(connection, charter, charter.kept)
+
+
+def _check_key(connection: sqlite3.Connection, charter: Charter, signer: Signer) -> None:
+    """Refuse to sign a log with a key that it does not name as its own."""
+    reader = SqliteReader(connection, read_tip(connection, charter.origin))
+    keys = [key for first in reader.records(limit=1) for key in first.entry.body.get("keys", ())]
+    if signer.verifier_key not in keys:
+        raise RefusedError(
+            f"key `{signer.verifier_key[:160]}` is not one of log `{charter.origin}`",
+            hint="bring back the key that belongs to it",
+        )
 
 
 def _check_kept(connection: sqlite3.Connection, charter: Charter, kept: KeptCheckpoint) -> None:

@@ -23,7 +23,7 @@ from governance.ledger.entry import Kind
 
 ALLOW = "policy: all\nversion: 1\nrules: [{id: all, effect: allow, allow_tier: critical}]\n"
 HOLD = "policy: all\nversion: 1\nrules: [{id: all, effect: require_approval}]\n"
-LEASE_US = 20_000
+LEASE_US = 1_500_000  # no heartbeat falls into a test, and it is waited out where a driver "died"
 
 
 class Failing:
@@ -127,6 +127,7 @@ def open_home(home: Home, **options) -> None:
         ("readable", RefusedError, "can be read by others"),
         ("malformed", InvalidInputError, "is malformed"),
         ("foreign", InvalidInputError, "is `test/failures`, not `test/other`"),
+        ("namesake", RefusedError, "is not one of log `test/failures`"),
     ],
 )
 def test_without_its_own_private_key_a_log_is_not_opened(home, tmp_path, ruin, family, told):
@@ -140,6 +141,10 @@ def test_without_its_own_private_key_a_log_is_not_opened(home, tmp_path, ruin, f
         case "foreign":
             other = Home(tmp_path / "other", tmp_path / "other-kept")
             assemble.init(other, Origin("test/other"))
+            home.key.write_text(other.key.read_text())
+        case "namesake":
+            other = Home(tmp_path / "other", tmp_path / "other-kept")
+            assemble.init(other, Origin("test/failures"))
             home.key.write_text(other.key.read_text())
     with pytest.raises(family, match=told):
         open_home(home)

@@ -228,6 +228,7 @@ def test_one_run_that_breaks_holds_up_no_other(gov, pay, paid):
     agent._model.respond = _breaks_once_for(agent._model.respond)
     with Worker(agent, pause_s=0.01, report=told.append):
         until(lambda: len(paid) == 2 and len(told) == 1)
+        until(lambda: "completed" in {status(gov, run) for run in ("r1", "r2")})
     assert "a bug" in told[0].text
     assert sorted(status(gov, run) for run in ("r1", "r2")) == ["completed", "running"]
 
