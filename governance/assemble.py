@@ -70,6 +70,11 @@ class KeySigner:
         """
         try:
             mode = path.stat().st_mode
+            if mode & OTHERS:
+                raise RefusedError(
+                    f"key file `{path}` can be read by others (mode {mode & 0o777:o})",
+                    hint=f"run `chmod 600 {path}`, and rotate the key if anyone may have read it",
+                )
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError as exc:
             raise InvalidInputError(
@@ -77,11 +82,6 @@ class KeySigner:
             ) from exc
         except (OSError, UnicodeDecodeError) as exc:
             raise InvalidInputError(f"key file `{path}` cannot be read") from exc
-        if mode & OTHERS:
-            raise RefusedError(
-                f"key file `{path}` can be read by others (mode {mode & 0o777:o})",
-                hint=f"run `chmod 600 {path}`, and rotate the key if anyone may have read it",
-            )
         return cls.from_seed(*_parse_key(text, path))
 
     def sign(self, message: bytes) -> bytes:
