@@ -39,7 +39,7 @@ from agent.state import (
 from agent.tools import RegisteredTool
 from governance.approval.model import Verdict
 from governance.errors import ConflictError, InvalidInputError, RefusedError
-from governance.gate import ToolFacts, activate, register
+from governance.gate import ToolFacts, activate, fit, register
 from governance.ids import Micros, RunId
 from governance.lawful.approvals import card_of
 from governance.ports import Clock, Head, Lease, Person, Reader, Signer, Store, Transaction
@@ -234,8 +234,10 @@ class LedgerLog:
     def _begin(self, tx: Transaction) -> "Booking":
         """Open a booking at the start of a drive, when what is in force may have changed."""
         at = self._moment(tx.head())
+        tools = tuple(tool_facts(tool) for tool in self.desk.tools)
+        fit(self.rules.policies, tools)
         activate(tx, self.rules.policies, at)
-        register(tx, tuple(tool_facts(tool) for tool in self.desk.tools), at)
+        register(tx, tools, at)
         return Booking(tx, self.desk, self.holder, at, tx.head().size)
 
     def _booking(self, tx: Transaction) -> "Booking":

@@ -15,11 +15,12 @@ from typing import Final, Self, TypeAlias
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from governance.config import Home, environment_name, read_policy_files, shipped_policy
+from governance.config import Home, engine_name, environment_name, read_policy_files, shipped_policy
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import Environment
 from governance.ids import Micros, Origin, parse_origin
 from governance.ledger.checkpoint import parse_verifier_key, verifier_key
+from governance.policy.cel import engine_by_name
 from governance.policy.document import load_policies
 from governance.policy.rules import PolicySet
 from governance.ports import Clock, NewId, Signer, Store
@@ -230,11 +231,15 @@ class Governance:
 
 
 def load(policies: Policies) -> PolicySet:
-    """Load policies from files, folders or texts; the baseline when nothing is named."""
+    """Load policies from files, folders or texts; the baseline when nothing is named.
+
+    The engine is the configured one; where it is absent nothing loads.
+    """
+    engine = engine_by_name(engine_name())
     if policies is None:
-        return load_policies(dict([shipped_policy("baseline")]))
+        return load_policies(dict([shipped_policy("baseline")]), engine)
     if isinstance(policies, Mapping):
-        return load_policies(policies)
+        return load_policies(policies, engine)
     if isinstance(policies, str | Path):
         policies = (policies,)
-    return load_policies(read_policy_files(tuple(Path(path) for path in policies)))
+    return load_policies(read_policy_files(tuple(Path(path) for path in policies)), engine)

@@ -5,6 +5,7 @@
 | `GOVERNANCE_HOME` | the folder of ledger, key and kept checkpoint | `.governance` |
 | `GOVERNANCE_CHECKPOINT` | where the last checkpoint is kept; best on another volume | in the home |
 | `GOVERNANCE_ENVIRONMENT` | what policies read as `env.name` | `default` |
+| `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, or `celpy` as a second opinion | `closure` |
 """
 
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from governance.errors import InvalidInputError, UnavailableError
 
-__all__ = ["Home", "environment_name", "read_policy_files", "shipped_policy"]
+__all__ = ["Home", "engine_name", "environment_name", "read_policy_files", "shipped_policy"]
 
 POLICY_SUFFIX = ".yaml"
 TEST_SUFFIX = ".test.yaml"
@@ -49,6 +50,10 @@ class Home:
 
 def environment_name() -> str:
     return os.environ.get("GOVERNANCE_ENVIRONMENT") or "default"
+
+
+def engine_name() -> str:
+    return os.environ.get("GOVERNANCE_ENGINE") or "closure"
 
 
 def shipped_policy(name: str) -> tuple[str, str]:

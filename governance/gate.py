@@ -8,7 +8,7 @@ Nothing here performs anything. A driver decides with `judge`, and before a call
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from governance.approval.model import Approval, Deadline, State, Use
 from governance.approval.quorum import stands
@@ -19,8 +19,9 @@ from governance.ids import CallUid, Digest, Micros, Origin, RequestId, RunId, Su
 from governance.lawful.approvals import fold_approval
 from governance.ledger.entry import Draft, Kind
 from governance.policy.decide import decide
+from governance.policy.lint import Toolbox, ToolShape, refuse_unfit
 from governance.policy.model import Decision, Principal, RiskProfile
-from governance.policy.risk import tool_input
+from governance.policy.risk import registered_tool_input
 from governance.policy.rules import PolicySet, refuse_rollback
 from governance.ports import Reader, Transaction
 
@@ -34,6 +35,7 @@ __all__ = [
     "Usable",
     "Void",
     "activate",
+    "fit",
     "idempotency_key",
     "judge",
     "register",
@@ -84,7 +86,7 @@ def judge(
 ) -> Judgement:
     """Decide, and keep what the decision was made from. Never raises; an error is a no."""
     recorded: dict[str, JSON] = {
-        "tool": tool_input(question.tool, question.definition, question.profile),
+        "tool": registered_tool_input(question.tool, question.definition, question.profile),
         "args_origin": dict(question.origin),
         "principal": question.principal.to_json(),
         "agent": dict(question.agent),
@@ -185,6 +187,18 @@ class ToolFacts:
     definition: Digest
     profile: RiskProfile
     schema: Mapping[str, JSON]
+
+
+def fit(policies: PolicySet, tools: tuple[ToolFacts, ...]) -> None:
+    """Raise PolicyError, with file and line, when `policies` can never mean what they say with `tools`.
+
+    Looked at once for each pair, so it may be asked at every start.
+    """
+    shapes = {
+        tool.name: ToolShape(tool.profile, cast("Mapping[str, JSON]", tool.schema["parameters"]))
+        for tool in tools
+    }
+    refuse_unfit(policies, Toolbox(frozenset(tool.definition for tool in tools), shapes))
 
 
 def register(tx: Transaction, tools: tuple[ToolFacts, ...], at: Micros) -> None:

@@ -28,8 +28,9 @@ BROKEN_PIPE: Final = 141
 USAGE: Final = 2
 
 _EPILOG: Final = (
-    "Exit status: 0 done, 1 a run or a policy test failed, 2 input cannot be read, 3 refused,"
-    " 4 somebody was first, 5 evidence does not hold, 6 something outside failed."
+    "Exit status: 0 done, 1 a run or a policy test failed, or policies changed something,"
+    " 2 input cannot be read, 3 refused, 4 somebody was first, 5 evidence does not hold,"
+    " 6 something outside failed."
 )
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""Can the policies be used, and do they do what their author says? `policy check` and `policy test`."""
+"""Can policies be used, and do their tests pass and see all of them? `policy check`, `test`, `coverage`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,70 +8,136 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from governance.canonical import JSON, payload_bytes
+from governance.cli import policy_bench, policy_changes, policy_why
 from governance.cli.console import plain, say, show_json, table
 from governance.cli.options import AsJson
+from governance.cli.policy_sources import (
+    Paths,
+    ToolsNamed,
+    load,
+    place,
+    policy_files,
+    read,
+    shapes,
+    suites_beside,
+    tests_beside,
+)
 from governance.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from governance.policy.coverage import Coverage
+    from governance.policy.lint import Lint
     from governance.policy.suite import CaseResult
 
 __all__ = ["add_to"]
 
 TESTS_FAILED: Final = 1
-_SUFFIX: Final = ".yaml"
-_TESTS: Final = ".test.yaml"
+UNCOVERED: Final = 1
+_ALL: Final = 100
 
-policy = typer.Typer(no_args_is_help=True, help="Check policies and run their tests.")
+policy = typer.Typer(no_args_is_help=True, help="Check, test, explain and compare policies.")
 
-Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH…", help="Policy files, or folders of them.")
+Least = Annotated[
+    int,
+    typer.Option("--min-coverage", min=0, max=_ALL, metavar="PERCENT", help="Exit 1 below this."),
 ]
 
 
 def add_to(app: typer.Typer) -> None:
+    for room in (policy_why, policy_changes, policy_bench):
+        room.add_to(policy)
     app.add_typer(policy, name="policy")
 
 
 @policy.command()
-def check(paths: Paths, *, json: AsJson = False) -> None:
-    """Read policies as one set, and say what is wrong with them, with file and line."""
-    from governance.config import read_policy_files
-    from governance.policy.document import load_policies
+def check(paths: Paths, *, tools: ToolsNamed = None, json: AsJson = False) -> None:
+    """Read policies as one set, and say what is wrong with them, with file, line and column.
 
-    files = _policies(paths)
-    loaded = load_policies(read_policy_files(files))
-    versions, count = dict(loaded.versions), len(loaded.rules)
+    With `--tools`, conditions are checked against the arguments that these tools take. Exit status 2: the
+    set cannot be used.
+    """
+    from governance.policy.lint import Severity
+    from governance.policy.lint import check as look
+
+    files = policy_files(paths)
+    loaded = read(files)
+    lints = look(loaded, None if tools is None else shapes(tools))
     if json:
-        return show_json(
-            {"digest": loaded.digest.hex(), "versions": dict(versions), "rules": count}
+        show_json(
+            {
+                "digest": loaded.digest.hex(),
+                "versions": dict(loaded.versions),
+                "rules": len(loaded.rules),
+                "lints": [lint.to_json() for lint in lints],
+            }
         )
-    say(table(("policy", "version"), [(plain(n), str(v)) for n, v in versions.items()]))
-    say("", f"{len(files)} file(s), {count} rules, set {loaded.digest.hex()}")
-    return None
+    else:
+        versions = [(plain(name), str(number)) for name, number in loaded.versions.items()]
+        say(table(("policy", "version"), versions))
+        say("", f"{len(files)} file(s), {len(loaded.rules)} rules, set {loaded.digest.hex()}")
+        _tell_lints(lints)
+    errors = [lint for lint in lints if lint.severity is Severity.ERROR]
+    if errors:
+        raise InvalidInputError(
+            f"this set cannot be used: {len(errors)} error(s)", hint="mend what is listed"
+        )
 
 
 @policy.command(name="test")
 def run_tests(paths: Paths, *, json: AsJson = False) -> None:
     """Run the `.test.yaml` beside each policy, each policy by itself. Exit status 1: some failed."""
-    suites = [_run(file) for file in _policies(paths)]
-    if all(suite.cases is None for suite in suites):
-        raise InvalidInputError(
-            "no policy here has tests", hint="put `NAME.test.yaml` beside `NAME.yaml`"
-        )
+    from governance.policy.suite import run_cases
+
+    files = policy_files(paths)
+    suites = suites_beside(files)
+    tested = [
+        _Tested(file, run_cases(load((file,)), suites[file]).cases if file in suites else None)
+        for file in files
+    ]
     if json:
-        show_json([suite.to_json() for suite in suites])
+        show_json([one.to_json() for one in tested])
     else:
-        _tell(suites)
-    if any(suite.failed for suite in suites):
+        _tell(tested)
+    if any(one.failed for one in tested):
         raise typer.Exit(TESTS_FAILED)
 
 
+@policy.command()
+def coverage(paths: Paths, *, min_coverage: Least = _ALL, json: AsJson = False) -> None:
+    """Tell which rules and clauses the tests have not seen both ways. Exit status 1: too many.
+
+    Each policy is covered by the tests beside it; one without tests is not covered at all.
+    """
+    from governance.policy.coverage import cover
+
+    files = policy_files(paths)
+    suites = suites_beside(files)
+    covered = {
+        file: cover(load((file,)), [case.inputs for case in suites[file].cases])
+        if file in suites
+        else cover(load((file,)), ())
+        for file in files
+    }
+    if json:
+        show_json([{"policy": str(file), **got.to_json()} for file, got in covered.items()])
+    else:
+        _tell_coverage(covered)
+    if any(got.percent < min_coverage for got in covered.values()):
+        raise typer.Exit(UNCOVERED)
+
+
+def _tell_lints(lints: "Sequence[Lint]") -> None:
+    for lint in lints:
+        say("", plain(f"{lint.file}:{lint.line}:{lint.column}: {lint.severity}: {lint.message}"))
+        if lint.hint:
+            say(f"  {plain(lint.hint)}")
+
+
 @dataclass(frozen=True, slots=True)
-class _Suite:
-    """The tests beside one policy file; `cases` is None where there are none."""
+class _Tested:
+    """A policy file and what became of the tests beside it; `cases` is None where there are none."""
 
     file: Path
-    tests: Path
     cases: "tuple[CaseResult, ...] | None"
 
     @property
@@ -89,62 +155,48 @@ class _Suite:
             }
             for case in self.cases or ()
         ]
-        return {"policy": str(self.file), "tests": str(self.tests), "cases": cases}
+        return {"policy": str(self.file), "tests": str(tests_beside(self.file)), "cases": cases}
 
 
-def _run(file: Path) -> _Suite:
-    from governance.config import read_policy_files
-    from governance.policy.document import load_policies
-    from governance.policy.suite import run_suite
-
-    tests = file.with_name(file.name.removesuffix(_SUFFIX) + _TESTS)
-    if not tests.exists():
-        return _Suite(file, tests, None)
-    loaded = load_policies(read_policy_files((file,)))
-    text = read_policy_files((tests,))[str(tests)]
-    return _Suite(file, tests, run_suite(loaded, text, file=str(tests)).cases)
-
-
-def _policies(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """List policy files; folders at any depth. Raises InvalidInputError for a folder without any."""
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.rglob(f"*{_SUFFIX}")) if path.is_dir() else [path]
-        kept = [file for file in found if not file.name.endswith(_TESTS)]
-        if not kept:
-            raise InvalidInputError(
-                f"`{path}` holds no policies", hint="name a policy file, or a folder of them"
-            )
-        files += kept
-    return tuple(dict.fromkeys(files))
-
-
-def _tell(suites: Sequence[_Suite]) -> None:
-    rows = [
-        (plain(suite.file), "no tests" if suite.cases is None else _score(suite))
-        for suite in suites
-    ]
+def _tell(tested: Sequence[_Tested]) -> None:
+    rows = [(plain(one.file), "no tests" if one.cases is None else _score(one)) for one in tested]
     say(table(("policy", "cases"), rows))
-    failed = [(suite, case) for suite in suites for case in suite.failed]
+    failed = [(one, case) for one in tested for case in one.failed]
     if failed:
         say("", table(("failed case", "where", "field", "expected", "got"), _differences(failed)))
 
 
-def _score(suite: _Suite) -> str:
-    cases = suite.cases or ()
-    return f"{len(cases) - len(suite.failed)} of {len(cases)} passed"
+def _score(tested: _Tested) -> str:
+    cases = tested.cases or ()
+    return f"{len(cases) - len(tested.failed)} of {len(cases)} passed"
 
 
-def _differences(failed: "Sequence[tuple[_Suite, CaseResult]]") -> list[tuple[str, ...]]:
+def _differences(failed: "Sequence[tuple[_Tested, CaseResult]]") -> list[tuple[str, ...]]:
     return [
         (
             plain(case.name),
-            plain(f"{suite.tests.name}:{case.line}"),
+            plain(f"{tests_beside(one.file).name}:{case.line}"),
             field,
             plain(payload_bytes(expected).decode()),
             plain(payload_bytes(case.got.get(field)).decode()),
         )
-        for suite, case in failed
+        for one, case in failed
         for field, expected in case.expected.items()
         if expected != case.got.get(field)
     ]
+
+
+def _tell_coverage(covered: "dict[Path, Coverage]") -> None:
+    rows = [
+        (plain(file), f"{got.percent} %", f"{got.seen} of {got.goals}")
+        for file, got in covered.items()
+    ]
+    say(table(("policy", "covered", "seen"), rows))
+    missing = [
+        (plain(seen.rule.name), place(seen.rule), plain(missed))
+        for got in covered.values()
+        for seen in got.rules
+        for missed in seen.missing
+    ]
+    if missing:
+        say("", table(("rule", "where", "not seen by any case"), missing))

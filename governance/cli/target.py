@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agent import DurableAgent
     from governance.assemble import Governance
 
-__all__ = ["open_agent"]
+__all__ = ["find", "find_module", "open_agent"]
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def open_agent(
     """
     from agent import DurableAgent
 
-    found = _find(target)
+    found = find(target)
     if isinstance(found, DurableAgent):
         if home is not None or policies:
             found.governance.close()
@@ -71,14 +71,15 @@ def _build(
     return agent
 
 
-def _find(target: str) -> object:
+def find(target: str) -> object:
+    """Find what `module:attr` names. Raises InvalidInputError."""
     module_name, colon, path = target.partition(":")
     names = path.split(".")
     if not colon or not all(n.isidentifier() for n in (*module_name.split("."), *names)):
         raise InvalidInputError(
             f"`{target[:80]}` does not name an agent", hint="write it like `package.module:agent`"
         )
-    found: object = _import(module_name)
+    found: object = find_module(module_name)
     for name in names:
         if not hasattr(found, name):
             raise InvalidInputError(
@@ -88,7 +89,8 @@ def _find(target: str) -> object:
     return found
 
 
-def _import(name: str) -> object:
+def find_module(name: str) -> object:
+    """Import a module, from here too. Raises InvalidInputError with what is wrong with it."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from governance.errors import GovernanceError, UnavailableError
+from governance.errors import GovernanceError, InvalidInputError, UnavailableError
 from governance.ids import Digest, parse_digest
 from governance.lawful.absences import Absences
 from governance.lawful.report import Collector, Fault
 from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
 from governance.ledger.entry import Entry, Record
 from governance.ledger.report import Status
-from governance.policy.cel import default_engine
-from governance.policy.document import load_policies
+from governance.policy.cel import Engine, engine_by_name
+from governance.policy.document import read_policies
 from governance.policy.model import RiskProfile, Tier
 from governance.policy.rules import PolicySet
 
@@ -86,19 +86,15 @@ class Books:
     def _load(self, record: Record) -> Activation:
         entry = record.entry
         recorded = str(entry.body["engine"])
-        try:
-            ours = default_engine()
-            engine = f"{ours.name} {ours.version}"
-        except UnavailableError:
-            engine = "none"
-        if engine != recorded:
-            message = f"policy set needs engine `{recorded[:80]}`, and here is `{engine}`"
+        engine = _engine(recorded)
+        if engine is None:
+            message = f"policy set needs engine `{recorded[:80]}`, which is not here"
             self.found.add(Fault.ENGINE_ABSENT, entry, message, Status.NOT_CHECKED)
             return Activation(record, absent=recorded[:80])
         if self.absences.lack(entry, (record, "text")):
             return Activation(record)
         try:
-            policies = load_policies(record.content("text"))
+            policies = read_policies(record.content("text"), engine)
         except (GovernanceError, AttributeError, TypeError) as exc:
             why = exc.message if isinstance(exc, GovernanceError) else "it is no policy text"
             self.found.add(Fault.POLICY_DIFFERS, entry, f"policy text cannot be loaded: {why}")
@@ -111,6 +107,15 @@ class Books:
             message = "policy text has other versions than its activation says"
             self.found.add(Fault.POLICY_DIFFERS, entry, message)
         return Activation(record, policies)
+
+
+def _engine(recorded: str) -> Engine | None:
+    """Find the very engine that decided, in the very version; no other one speaks for it."""
+    try:
+        engine = engine_by_name(recorded.partition(" ")[0])
+    except (InvalidInputError, UnavailableError):
+        return None
+    return engine if f"{engine.name} {engine.version}" == recorded else None
 
 
 def _profile(declared: Mapping[str, Any]) -> RiskProfile:

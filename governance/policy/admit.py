@@ -4,7 +4,7 @@ What one engine reads one way and another, or the tool, another way is refused: 
 not finite, text with NUL or a lone surrogate, anything that is no plain JSON, anything too large or deep.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Final, cast
 
 __all__ = [
@@ -21,52 +21,74 @@ ARGUMENTS_NODES_MAX: Final = 10_000
 ARGUMENTS_TEXT_BYTES_MAX: Final = 1024 * 1024
 """UTF-8 bytes of all texts and keys together."""
 
+_REFUSED: Final = -1
+_TOO_MUCH: Final = ARGUMENTS_TEXT_BYTES_MAX + 1
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 
 
 def admissible(arguments: object) -> bool:
     """Tell whether `arguments` are a plain JSON object within the limits. Total."""
-    return type(arguments) is dict and _Limits().admit(cast("object", arguments), 1)
+    if type(arguments) is not dict:
+        return False
+    nodes, room = ARGUMENTS_NODES_MAX - 1, ARGUMENTS_TEXT_BYTES_MAX
+    level: list[object] = [cast("object", arguments)]
+    for _ in range(ARGUMENTS_DEPTH_MAX):
+        inside: list[object] = []
+        for container in level:
+            nodes -= len(cast("Sized", container))
+            if nodes < 0:
+                return False
+            room = _look(container, inside, room)
+            if room < 0:
+                return False
+        if not inside:
+            return True
+        level = inside
+    return False
 
 
-class _Limits:
-    """What is left of the limits during one walk."""
+def _look(container: object, inside: list[object], room: int) -> int:
+    """Look at what is directly in a list or an object, and put the lists and objects of it `inside`.
 
-    __slots__ = ("_bytes", "_nodes")
-
-    def __init__(self) -> None:
-        self._nodes = ARGUMENTS_NODES_MAX
-        self._bytes = ARGUMENTS_TEXT_BYTES_MAX
-
-    def admit(self, value: object, depth: int) -> bool:
-        self._nodes -= 1
+    Returns what is left of `room`, the bytes of text; less than nothing when something may not be there.
+    """
+    if type(container) is dict:
+        members = cast("Mapping[object, object]", container)
+        if not all(type(key) is str for key in members):
+            return _REFUSED
+        room -= _texts(cast("Iterable[str]", members))
+        values: Iterable[object] = members.values()
+    else:
+        values = cast("list[object]", container)
+    for value in values:
         kind = type(value)
-        if self._nodes < 0:
-            return False
         if kind is str:
-            return self._text(cast("str", value))
-        if kind is int or kind is float:
-            return _is_number(cast("int | float", value))
-        if kind is list or kind is dict:
-            return depth <= ARGUMENTS_DEPTH_MAX and self._inside(value, depth + 1)
-        return value is None or kind is bool
+            room -= _texts((cast("str", value),))
+        elif kind is int or kind is float:
+            if not _is_number(cast("int | float", value)):
+                return _REFUSED
+        elif kind is dict or kind is list:
+            inside.append(value)
+        elif value is not None and kind is not bool:
+            return _REFUSED
+    return room
 
-    def _inside(self, value: object, depth: int) -> bool:
-        if type(value) is dict:
-            members = cast("Mapping[object, object]", value)
-            return all(
-                type(key) is str and self._text(key) and self.admit(item, depth)
-                for key, item in members.items()
-            )
-        return all(self.admit(item, depth) for item in cast("list[object]", value))
 
-    def _text(self, text: str) -> bool:
+def _texts(texts: Iterable[str]) -> int:
+    """The bytes of `texts` in UTF-8; more than there may be when one cannot be admitted."""
+    size = 0
+    for text in texts:
+        if "\0" in text:
+            return _TOO_MUCH
+        if text.isascii():
+            size += len(text)
+            continue
         try:
-            self._bytes -= len(text) if text.isascii() else len(text.encode())
+            size += len(text.encode())
         except UnicodeEncodeError:
-            return False
-        return self._bytes >= 0 and "\0" not in text
+            return _TOO_MUCH
+    return size
 
 
 def _is_number(value: "int | float") -> bool:

@@ -9,8 +9,9 @@ Evaluating is total: whatever goes wrong is a `CelFailure` with a kind and nothi
 argument leaks into a message or a log. A result that is not a boolean is such a failure. `bind` turns
 the decision input into whatever the engine reads, at most once per decision.
 
-Limits hold before any parser sees the text: 8 KiB, 64 brackets, terminated literals. Names that are not
-declared here (inputs, functions, methods) are refused at compile time by every engine.
+Limits hold before any parser sees the text: 8 KiB, 64 brackets, terminated literals. An unknown input,
+function or method is refused at compile time by every engine. The functions here are in each of them;
+`closure`, the default, knows more (`closure_functions`, `closure_macros`).
 
 Engines are imported when the first condition is compiled, never before: a policy of match blocks alone
 costs no engine. Engine name and version are part of the policy digest; one that is absent fails the
@@ -20,7 +21,8 @@ load, and none is ever replaced by another.
 import difflib
 import importlib.metadata
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, NewType, Protocol, TypeVar
@@ -29,6 +31,7 @@ from governance.canonical import JSON
 from governance.errors import InvalidInputError, UnavailableError
 
 __all__ = [
+    "BRACKETS_MAX",
     "CONDITION_BYTES_MAX",
     "CONDITION_DEPTH_MAX",
     "CONDITION_STEPS_MAX",
@@ -36,6 +39,7 @@ __all__ = [
     "INPUTS",
     "MACROS",
     "METHODS",
+    "PARSER_LOCK",
     "Activation",
     "CelFailure",
     "ConditionError",
@@ -46,6 +50,8 @@ __all__ = [
     "check_source",
     "default_engine",
     "did_you_mean",
+    "engine_by_name",
+    "error_at",
 ]
 
 CONDITION_BYTES_MAX: Final = 8 * 1024
@@ -82,6 +88,9 @@ METHODS: Final[Mapping[str, frozenset[int]]] = {
 }
 MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
 """`list.macro(name, expression)`."""
+
+PARSER_LOCK: Final = threading.Lock()
+"""cel-python keeps one parser for the whole process: an engine that parses with it holds this."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -166,8 +175,24 @@ class ConditionError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True)
+class _Closure:
+    """cel-python's parser and our own evaluator: closures that read the inputs in place."""
+
+    version: str
+    name: str = "closure"
+
+    def compile(self, source: str) -> Program:
+        from governance.policy import closure_engine
+
+        return closure_engine.compile_program(source)
+
+    def bind(self, inputs: Mapping[str, JSON]) -> Activation:
+        return Activation(inputs)
+
+
+@dataclass(frozen=True, slots=True)
 class _Celpy:
-    """cel-python's parser and interpreted evaluator, bounded and made strict."""
+    """cel-python's parser and interpreted evaluator, bounded and made strict: a second opinion."""
 
     version: str
     name: str = "celpy"
@@ -184,19 +209,36 @@ class _Celpy:
         return Activation(celpy_engine.Bound(inputs))
 
 
-_CELPY_REVISION: Final = 1
-"""Raise it when our own part of the engine may give another outcome for some condition."""
+_ENGINES: Final[Mapping[str, tuple[Callable[[str], Engine], int]]] = {
+    "closure": (_Closure, 1),
+    "celpy": (_Celpy, 1),
+}
+"""Name -> what makes it, and the revision of our own part. Raise a revision when the engine may give
+another outcome for some condition."""
+
+_DISTRIBUTION: Final = "cel-python"
+"""What each engine needs: both parse with it."""
 
 
 def default_engine() -> Engine:
     """The engine that policies use unless told otherwise. Raises UnavailableError when it is absent."""
+    return engine_by_name("closure")
+
+
+def engine_by_name(name: str) -> Engine:
+    """Find an engine. Raises InvalidInputError for an unknown one, UnavailableError for one absent."""
+    if name not in _ENGINES:
+        raise InvalidInputError(
+            f"unknown policy engine `{name[:80]}`", hint=did_you_mean(name, _ENGINES)
+        )
+    make, revision = _ENGINES[name]
     try:
-        installed = importlib.metadata.version("cel-python")
+        installed = importlib.metadata.version(_DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError as exc:
         raise UnavailableError(
-            "policy engine `celpy` is not installed", hint="install `cel-python`"
+            f"policy engine `{name}` is not installed", hint=f"install `{_DISTRIBUTION}`"
         ) from exc
-    return _Celpy(version=f"{installed}-{_CELPY_REVISION}")
+    return make(f"{installed}-{revision}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -222,9 +264,9 @@ def check_source(source: str) -> None:
     """Refuse text that no parser should be given. Raises ConditionError."""
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > CONDITION_BYTES_MAX:
-        raise _at(source, 0, f"condition of {size} bytes exceeds {CONDITION_BYTES_MAX}")
+        raise error_at(source, 0, f"condition of {size} bytes exceeds {CONDITION_BYTES_MAX}")
     if not source.strip():
-        raise _at(source, 0, "condition is empty")
+        raise error_at(source, 0, "condition is empty")
     position = depth = 0
     while position < len(source):
         token = _TOKEN.match(source, position)
@@ -234,7 +276,7 @@ def check_source(source: str) -> None:
             continue
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token[0], 0)
         if depth > BRACKETS_MAX:
-            raise _at(source, position, f"condition nests more than {BRACKETS_MAX} brackets")
+            raise error_at(source, position, f"condition nests more than {BRACKETS_MAX} brackets")
         position = token.end()
 
 
@@ -244,20 +286,23 @@ def _end_of_literal(source: str, token: "re.Match[str]") -> int:
     position = token.end()
     while not source.startswith(quote, position):
         if position >= len(source) or (source[position] in "\r\n"):
-            raise _at(source, token.start(), "text literal does not end on its line", r"write `\n`")
+            raise error_at(
+                source, token.start(), "text literal does not end on its line", r"write `\n`"
+            )
         if source[position] != "\\":
             position += 1
             continue
         escape = _ESCAPE.match(source, position)
         if raw and source.startswith(quote[0], position + 1):
-            raise _at(source, position, "raw text literal has a backslash before a quote")
+            raise error_at(source, position, "raw text literal has a backslash before a quote")
         if not raw and escape is None:
-            raise _at(source, position, "unknown escape in a text literal", r"write `\\`")
+            raise error_at(source, position, "unknown escape in a text literal", r"write `\\`")
         position = position + 1 if raw or escape is None else escape.end()
     return position + len(quote)
 
 
-def _at(source: str, position: int, problem: str, hint: str = "") -> ConditionError:
+def error_at(source: str, position: int, problem: str, hint: str = "") -> ConditionError:
+    """Make the error about what stands at offset `position` of `source`."""
     line = source.count("\n", 0, position) + 1
     column = position - source.rfind("\n", 0, position)
     return ConditionError(problem, line=line, column=column, hint=hint)

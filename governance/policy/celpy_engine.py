@@ -15,9 +15,8 @@ search, so anchor it; equal-looking Unicode texts (NFC, NFD, look-alikes) are no
 construction, macros with two variables, boolean map keys and named time zones are refused or fail.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import lark
 from celpy import celparser, evaluation
@@ -26,6 +25,7 @@ from celpy.evaluation import CELEvalError
 
 from governance.canonical import JSON
 from governance.policy.cel import (
+    PARSER_LOCK,
     Activation,
     CelFailure,
     ConditionError,
@@ -41,8 +41,6 @@ __all__ = ["Bound", "compile_program"]
 
 T = TypeVar("T")
 Node: TypeAlias = Any
-
-_PARSER_LOCK: Final = threading.Lock()
 
 
 class _Silence:
@@ -269,7 +267,7 @@ def _run(
 def compile_program(source: str) -> _Program:
     """Parse and shape `source`, which has passed `check_source`. Raises ConditionError."""
     try:
-        with _PARSER_LOCK:
+        with PARSER_LOCK:
             parsed = cast("Any", celparser.CELParser()).parse(source)
         return _Program(shape(parsed))
     except celparser.CELParseError as exc:

@@ -17,17 +17,18 @@ depends on nothing but itself and the input. Only a decision that uses up `DECIS
 leaves its last rules without any, and those fail; failing never widens.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from governance.canonical import JSON
 from governance.policy.admit import admissible
-from governance.policy.cel import CONDITION_STEPS_MAX, Activation, CelFailure, Program
+from governance.policy.cel import CONDITION_STEPS_MAX, Activation, CelFailure
+from governance.policy.index import read_call, read_facts
 from governance.policy.model import Decision, Demands, Effect, Seat, Tier
-from governance.policy.rules import Call, Mode, PolicySet, Rule, default_demands
+from governance.policy.rules import Candidates, PolicySet, Rule, default_demands
 
-__all__ = ["DECISION_STEPS_MAX", "MESSAGE_CHARS_MAX", "NAMED_MAX", "decide"]
+__all__ = ["DECISION_STEPS_MAX", "MESSAGE_CHARS_MAX", "NAMED_MAX", "decide", "read_call"]
 
 DECISION_STEPS_MAX: Final = 100_000
 """Steps of all conditions of one decision."""
@@ -42,31 +43,30 @@ _PEOPLE_FOR: Final[Mapping[Tier, int]] = {Tier.HIGH: 1, Tier.CRITICAL: 2}
 
 def decide(policies: PolicySet, inputs: Mapping[str, JSON]) -> Decision:
     """Decide one call. Never raises; the same arguments give the same decision anywhere, any time."""
-    call = _read_call(inputs)
-    if call is None or not admissible(inputs.get("args")):
-        tier = call.tier if call is not None else Tier.CRITICAL
+    facts = read_facts(inputs)
+    candidates = None if facts is None else policies.about(facts)
+    if candidates is None or not admissible(inputs.get("args")):
+        tier = Tier.CRITICAL if candidates is None else candidates.tier
         return Decision(Effect.DENY, tier, policies.digest, reasons=("input-rejected",))
-    candidates = policies.candidates(call)
     weighing = _Weighing(policies, inputs)
-    finding = _combine(weighing, call.tier, [r for r in candidates if r.mode is Mode.ENFORCE])
+    finding = _combine(weighing, candidates)
     steps = DECISION_STEPS_MAX - weighing.left
     decision = Decision(
         effect=finding.effect,
-        tier=call.tier,
+        tier=candidates.tier,
         policy=policies.digest,
-        rules=tuple(rule.name for rule in finding.rules),
+        rules=tuple([rule.name for rule in finding.rules]),
         reasons=finding.reasons,
         demands=finding.demands,
         errors=finding.errors,
         steps=steps,
         message=_message(weighing, finding.rules),
-        shadow=_shadow(weighing, [r for r in candidates if r.mode is Mode.SHADOW]),
+        shadow=_shadow(weighing, candidates.shadows),
     )
     return _fit(decision)
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
+class _Finding(NamedTuple):
     """What the enforced rules come to."""
 
     effect: Effect
@@ -76,17 +76,18 @@ class _Finding:
     errors: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(slots=True)
-class _Weighed:
+class _Weighed(NamedTuple):
     """The rules of one effect that bind, and those that could not be evaluated."""
 
-    applies: list[Rule] = field(default_factory=list[Rule])
-    failed: list[Rule] = field(default_factory=list[Rule])
+    applies: Sequence[Rule] = ()
+    failed: Sequence[Rule] = ()
     errors: tuple[tuple[str, str], ...] = ()
 
     @property
-    def binding(self) -> list[Rule]:
+    def binding(self) -> Sequence[Rule]:
         """For `deny` and `require_approval`, where a rule that cannot be evaluated binds too."""
+        if not self.failed:
+            return self.applies
         return sorted([*self.applies, *self.failed], key=lambda rule: rule.name)
 
     @property
@@ -94,8 +95,13 @@ class _Weighed:
         return ("rule-error",) if self.failed else ()
 
 
+_NONE: Final = _Weighed()
+
+
 class _Weighing:
     """The evaluations of one decision: one budget, and inputs that are bound at most once."""
+
+    __slots__ = ("_activation", "_engine", "_inputs", "left")
 
     def __init__(self, policies: PolicySet, inputs: Mapping[str, JSON]) -> None:
         self._engine = policies.evaluator
@@ -109,38 +115,55 @@ class _Weighing:
             self._activation = self._engine.bind(self._inputs)
         return self._activation
 
-    def outcome(self, condition: Program | None) -> bool | CelFailure:
-        if condition is None:
-            return True
-        outcome = condition.evaluate(self.activation, min(CONDITION_STEPS_MAX, self.left))
-        self.left -= outcome.steps
-        return outcome.value
-
-    def weigh(self, rules: Iterable[Rule], effect: Effect) -> _Weighed:
-        weighed = _Weighed()
+    def values(self, rules: Sequence[Rule]) -> list[bool | CelFailure]:
+        """What the conditions of `rules` come to, one after the other. Most of a decision is spent here."""
+        values: list[bool | CelFailure] = []
+        activation, left = self._activation, self.left
         for rule in rules:
-            if rule.effect is not effect:
+            if rule.when is None:
+                values.append(True)
                 continue
-            outcome = self.outcome(rule.when)
-            if isinstance(outcome, CelFailure):
-                weighed.failed.append(rule)
-                weighed.errors += ((rule.name, outcome.kind.value),)
-            elif outcome:
-                weighed.applies.append(rule)
-        return weighed
+            if activation is None:
+                activation = self.activation
+            budget = left if left < CONDITION_STEPS_MAX else CONDITION_STEPS_MAX  # noqa: FURB136 - `min` is a call
+            outcome = rule.when.evaluate(activation, budget)
+            left -= outcome.steps
+            values.append(outcome.value)
+        self.left = left
+        return values
+
+    def weigh(self, rules: Sequence[Rule]) -> _Weighed:
+        """Weigh rules of one effect."""
+        if not rules:
+            return _NONE
+        values = self.values(rules)
+        if values.count(False) == len(values):  # as it nearly always is of what denies and holds
+            return _NONE
+        applies: list[Rule] = []
+        failed: list[Rule] = []
+        errors: list[tuple[str, str]] = []
+        for rule, value in zip(rules, values, strict=True):
+            if value is True:
+                applies.append(rule)
+            elif value is not False:
+                failed.append(rule)
+                errors.append((rule.name, value.kind.value))
+        return _Weighed(applies, failed, tuple(errors))
 
 
-def _combine(weighing: _Weighing, tier: Tier, rules: Sequence[Rule]) -> _Finding:
-    """The table above. Rules of an effect that cannot matter any more are not weighed."""
-    denials = weighing.weigh(rules, Effect.DENY)
+def _combine(weighing: _Weighing, candidates: Candidates) -> _Finding:
+    """The table above. Rules of an effect that cannot matter any more are not weighed, so neither what
+    they say nor how they fail is part of the decision."""
+    denials = weighing.weigh(candidates.denials)
     if denials.binding:
         return _Finding(Effect.DENY, denials.binding, denials.reasons, errors=denials.errors)
-    holds = weighing.weigh(rules, Effect.REQUIRE_APPROVAL)
+    holds = weighing.weigh(candidates.holds)
     if holds.binding:
         return _held(holds)
-    allows = weighing.weigh(rules, Effect.ALLOW)
+    allows = weighing.weigh(candidates.allows)
     if not allows.applies:
         return _Finding(Effect.DENY, (), ("no-rule",), errors=allows.errors)
+    tier = candidates.tier
     people = _PEOPLE_FOR.get(tier, 0)
     if people and not any(_covers(rule, tier) for rule in allows.applies):
         demands = default_demands(people)
@@ -180,8 +203,11 @@ def _united(demands: Sequence[Demands]) -> Demands:
 
 def _message(weighing: _Weighing, rules: Sequence[Rule]) -> str | None:
     """What the determining rules say to people. A message that fails is left out, and costs no steps."""
+    programs = [rule.message for rule in rules if rule.message is not None]
+    if not programs:
+        return None
     texts: list[str] = []
-    for program in [rule.message for rule in rules if rule.message is not None][:MESSAGES_MAX]:
+    for program in programs[:MESSAGES_MAX]:
         text = program.evaluate_text(weighing.activation, CONDITION_STEPS_MAX).value
         if isinstance(text, str) and text:
             texts.append(text)
@@ -193,20 +219,20 @@ def _message(weighing: _Weighing, rules: Sequence[Rule]) -> str | None:
 
 def _shadow(weighing: _Weighing, rules: Sequence[Rule]) -> tuple[tuple[str, str], ...]:
     """What the shadow rules would have said, on a budget of their own."""
+    if not rules:
+        return ()
     weighing.left = DECISION_STEPS_MAX
     outcomes: list[tuple[str, str]] = []
-    for rule in rules:
-        outcome = weighing.outcome(rule.when)
-        if isinstance(outcome, CelFailure):
-            outcomes.append((rule.name, outcome.kind.value))
+    for rule, value in zip(rules, weighing.values(rules), strict=True):
+        if isinstance(value, CelFailure):
+            outcomes.append((rule.name, value.kind.value))
         else:
-            outcomes.append((rule.name, rule.effect.value if outcome else "no-match"))
+            outcomes.append((rule.name, rule.effect.value if value else "no-match"))
     return tuple(outcomes)
 
 
 def _fit(decision: Decision) -> Decision:
-    lists = (decision.rules, decision.errors, decision.shadow)
-    if all(len(names) <= NAMED_MAX for names in lists):
+    if max(len(decision.rules), len(decision.errors), len(decision.shadow)) <= NAMED_MAX:
         return decision
     return replace(
         decision,
@@ -214,43 +240,4 @@ def _fit(decision: Decision) -> Decision:
         errors=decision.errors[:NAMED_MAX],
         shadow=decision.shadow[:NAMED_MAX],
         reasons=(*decision.reasons, "more-rules"),
-    )
-
-
-def _read_call(inputs: Mapping[str, JSON]) -> Call | None:
-    """Take what match blocks look at. None when the input is not what it should be."""
-    try:
-        tool: Any = inputs["tool"]
-        agent: Any = inputs["agent"]
-        env: Any = inputs["env"]
-        call = Call(
-            tool=tool["name"],
-            verb=tool["verb"].upper(),
-            tier=Tier(tool["risk_tier"]),
-            side_effect=tool["side_effect"],
-            reversibility=tool["reversibility"],
-            blast_radius=tool["blast_radius"],
-            cost_class=tool["cost_class"],
-            scopes=_scopes(tool["scopes"]),
-            agent=agent["id"],
-            environment=env["name"],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-    return call if _is_typed(call) else None
-
-
-def _scopes(value: object) -> frozenset[str]:
-    if type(value) is not list:
-        raise TypeError
-    return frozenset(cast("list[str]", value))
-
-
-def _is_typed(call: Call) -> bool:
-    texts = (
-        *(call.tool, call.verb, call.reversibility, call.blast_radius, call.cost_class),
-        *(call.agent, call.environment, *call.scopes),
-    )
-    return type(cast("object", call.side_effect)) is bool and all(
-        type(cast("object", text)) is str for text in texts
     )

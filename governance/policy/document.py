@@ -18,12 +18,15 @@
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from enum import StrEnum
-from typing import Final, TypeVar
+from functools import lru_cache
+from typing import Final, TypeVar, cast
 
 from governance import canonical
 from governance.policy.cel import ConditionError, Engine, Program, default_engine, did_you_mean
+from governance.policy.declarations import ToolShape
+from governance.policy.lint import refuse_errors
 from governance.policy.model import Demands, Effect, Seat, Tier
 from governance.policy.rules import (
     DECIDE_BY_S,
@@ -33,11 +36,19 @@ from governance.policy.rules import (
     Mode,
     PolicySet,
     Rule,
+    Written,
     default_demands,
 )
 from governance.policy.yaml_source import Node, PolicyError, need, read_yaml
 
-__all__ = ["FORMAT_VERSION", "MATCH_FIELDS", "RULES_MAX", "load_policies", "read_demands"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MATCH_FIELDS",
+    "RULES_MAX",
+    "load_policies",
+    "read_demands",
+    "read_policies",
+]
 
 FORMAT_VERSION: Final = 1
 """Part of every set's digest: raise it when the same text comes to mean something else."""
@@ -48,6 +59,8 @@ SEATS_MAX: Final = 10
 PEOPLE_MAX: Final = 10
 DURATION_MAX_S: Final = 365 * 24 * 60 * 60
 DESCRIPTION_CHARS_MAX: Final = 2000
+PROGRAMS_KEPT: Final = 4096
+"""Compiled conditions that are kept, so that a reload compiles only what has changed."""
 VALUE_CHARS_MAX: Final = 200
 
 _DOCUMENT_LABEL: Final = "governance/policy-set/v1"
@@ -79,11 +92,25 @@ case. `tiers` are effective tiers. Of `scopes` the tool needs any; every field g
 E = TypeVar("E", bound=StrEnum)
 
 
-def load_policies(files: Mapping[str, str], engine: Engine | None = None) -> PolicySet:
-    """Build the set that `files` (name -> YAML text) say. Raises PolicyError with file and line.
+def load_policies(
+    files: Mapping[str, str],
+    engine: Engine | None = None,
+    *,
+    tools: Mapping[str, ToolShape] | None = None,
+) -> PolicySet:
+    """Build the set that `files` (name -> YAML text) say, for use. Raises PolicyError with file and line.
 
-    Raises UnavailableError when the engine is not installed; there is no fallback to another.
+    Refused is what cannot be read, and what `lint.check` calls an error; without `tools`, of that only
+    names of fields that no decision input has. Raises UnavailableError when the engine is not
+    installed; there is no fallback to another.
     """
+    policies = read_policies(files, engine)
+    refuse_errors(policies, tools)
+    return policies
+
+
+def read_policies(files: Mapping[str, str], engine: Engine | None = None) -> PolicySet:
+    """The same without a look at what the rules mean: for a set that was in force once, and is judged by."""
     chosen = engine or default_engine()
     rules: list[Rule] = []
     versions: dict[str, int] = {}
@@ -152,7 +179,14 @@ def _rule(entry: Node, fields: Mapping[str, Node], name: str, engine: Engine) ->
         message=_compiled(fields["message"], "message", engine) if "message" in fields else None,
         mode=_word(fields["mode"], Mode, "mode") if "mode" in fields else Mode.ENFORCE,
         description=_description(fields["description"]) if "description" in fields else "",
+        id=_written(fields["id"]),
+        when_text=_written(fields["when"]) if "when" in fields else None,
+        message_text=_written(fields["message"]) if "message" in fields else None,
     )
+
+
+def _written(node: Node) -> Written:
+    return Written(node.text("text"), node.file, node.text_line, node.column)
 
 
 def _match(node: Node) -> Match:
@@ -241,7 +275,7 @@ def _description(node: Node) -> str:
 
 def _compiled(node: Node, what: str, engine: Engine) -> Program:
     try:
-        return engine.compile(node.text(what))
+        return _program(cast("Hashable", engine), node.text(what))
     except ConditionError as exc:
         raise PolicyError(
             f"{exc.message} (column {exc.column} of the {what})",
@@ -249,3 +283,9 @@ def _compiled(node: Node, what: str, engine: Engine) -> Program:
             line=node.text_line + exc.line - 1,
             hint=exc.hint,
         ) from None
+
+
+@lru_cache(maxsize=PROGRAMS_KEPT)
+def _program(engine: Hashable, source: str) -> Program:
+    """Compile once: a program is immutable, and equal engines compile alike."""
+    return cast("Engine", engine).compile(source)

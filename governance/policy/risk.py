@@ -1,10 +1,16 @@
 """How dangerous is a tool? The highest of all signals; what nobody declared counts as danger."""
 
+from functools import lru_cache
+from operator import attrgetter
+from typing import Final
+
 from governance.canonical import JSON
 from governance.ids import Digest
 from governance.policy.model import VERB_TIERS, RiskProfile, Tier
 
-__all__ = ["effective_tier", "tool_input"]
+__all__ = ["effective_tier", "registered_tool_input", "tool_input"]
+
+TOOLS_KEPT: Final = 1024
 
 
 def effective_tier(profile: RiskProfile) -> Tier:
@@ -21,7 +27,10 @@ def effective_tier(profile: RiskProfile) -> Tier:
     bare_effect = profile.side_effect is True and profile.verb is None and profile.risk_tier is None
     if bare_effect or not profile.profiled:
         signals.append(Tier.HIGH)
-    return max(signals, key=lambda tier: tier.rank)
+    return max(signals, key=_rank)
+
+
+_rank: Final = attrgetter("rank")
 
 
 def tool_input(name: str, definition: Digest, profile: RiskProfile) -> dict[str, JSON]:
@@ -41,3 +50,16 @@ def tool_input(name: str, definition: Digest, profile: RiskProfile) -> dict[str,
         "profiled": profile.profiled,
         "definition": definition.hex(),
     }
+
+
+def registered_tool_input(name: str, definition: Digest, profile: RiskProfile) -> dict[str, JSON]:
+    """The same for a registered tool, whose digest covers name and profile: worked out once, then copied.
+
+    Not for a digest that somebody else says goes with a profile.
+    """
+    return {**_kept(name, definition, profile), "scopes": list(profile.scopes)}
+
+
+@lru_cache(maxsize=TOOLS_KEPT)
+def _kept(name: str, definition: Digest, profile: RiskProfile) -> dict[str, JSON]:
+    return tool_input(name, definition, profile)

@@ -1,11 +1,12 @@
 """Which rules are there, and which of them are about this call? The immutable form that decisions read.
 
 A `PolicySet` never changes: it is built whole by `load_policies`, and swapped by one assignment. Its rules
-are in one order, by name, so that neither the order of files nor the order in a file can matter.
+are in one order, by name, so that neither the order of files nor the order in a file can matter. What its
+index has found out about a kind of call is a consequence of the rules, and kept beside them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 from governance.errors import RefusedError
 from governance.ids import Digest
 from governance.policy.cel import Engine, Program
+from governance.policy.index import Call, Facts, Glob, Index, Match
 from governance.policy.model import Demands, Effect, Seat, Tier
 
 __all__ = [
@@ -20,11 +22,13 @@ __all__ = [
     "DECIDE_BY_S",
     "USE_BY_S",
     "Call",
+    "Candidates",
     "Glob",
     "Match",
     "Mode",
     "PolicySet",
     "Rule",
+    "Written",
     "default_demands",
     "refuse_rollback",
 ]
@@ -48,66 +52,21 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a match block looks at: the facts of a call that are known without its arguments."""
+class Written:
+    """A piece of a policy file: its text as read, and where that begins, both counted from 1."""
 
-    tool: str
-    verb: str
-    tier: Tier
-    side_effect: bool
-    reversibility: str
-    blast_radius: str
-    cost_class: str
-    scopes: frozenset[str]
-    agent: str
-    environment: str
-
-
-@dataclass(frozen=True, slots=True)
-class Glob:
-    """A tool name in which `*` stands for any text. Upper and lower case differ. Linear in the name."""
-
-    pattern: str
-
-    def matches(self, name: str) -> bool:
-        head, *rest = self.pattern.split("*")
-        if not rest:
-            return name == head
-        *middle, tail = rest
-        if len(name) < len(head) + len(tail) or not name.startswith(head):
-            return False
-        position, end = len(head), len(name) - len(tail)
-        for part in middle:
-            found = name.find(part, position, end)
-            if found < 0:
-                return False
-            position = found + len(part)
-        return name.endswith(tail)
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """The part of a rule that is checked before any condition: every kind given must hold.
-
-    `tools` are globs, any of which may match; of `scopes` the tool needs any; `among` says which values
-    the other facts may have, by the name of the fact in `Call`. Nothing given matches every tool.
-    """
-
-    tools: tuple[Glob, ...] = ()
-    scopes: frozenset[str] = frozenset()
-    among: tuple[tuple[str, frozenset[str | bool]], ...] = ()
-
-    def hits(self, call: Call) -> bool:
-        if self.tools and not any(glob.matches(call.tool) for glob in self.tools):
-            return False
-        if self.scopes and self.scopes.isdisjoint(call.scopes):
-            return False
-        return all(getattr(call, fact) in values for fact, values in self.among)
+    text: str
+    file: str
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, compiled. `name` is `policy/id`; a rule without `when` applies whenever it matches."""
+    """One rule, compiled. `name` is `policy/id`; a rule without `when` applies whenever it matches.
+
+    `id`, `when_text` and `message_text` are the same as they are written, for whoever tells about them.
+    """
 
     name: str
     effect: Effect
@@ -118,6 +77,20 @@ class Rule:
     message: Program | None = None
     mode: Mode = Mode.ENFORCE
     description: str = ""
+    id: Written | None = None
+    when_text: Written | None = None
+    message_text: Written | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The rules that are about one kind of call, by what they would do, each in the order of names."""
+
+    tier: Tier
+    denials: tuple[Rule, ...]
+    holds: tuple[Rule, ...]
+    allows: tuple[Rule, ...]
+    shadows: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,19 +105,35 @@ class PolicySet:
     versions: Mapping[str, int]
     files: Mapping[str, str]
     evaluator: Engine
+    _index: Index[Candidates] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
         object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
+        object.__setattr__(self, "_index", Index(self._arranged))
 
     @property
     def engine(self) -> str:
-        """The engine as it stands in `policy.activated`: `celpy 0.5.0-1`."""
+        """The engine as it stands in `policy.activated`: `closure 0.5.0-1`."""
         return f"{self.evaluator.name} {self.evaluator.version}"
 
     def candidates(self, call: Call) -> tuple[Rule, ...]:
-        """The rules whose match block is about `call`."""
+        """The rules whose match block is about `call`, found by asking each."""
         return tuple(rule for rule in self.rules if rule.match.hits(call))
+
+    def about(self, facts: Facts) -> Candidates | None:
+        """The same, looked up and set apart. None when the facts are of no call."""
+        return self._index.look_up(facts)
+
+    def _arranged(self, call: Call) -> Candidates:
+        candidates = self.candidates(call)
+        enforced = [rule for rule in candidates if rule.mode is Mode.ENFORCE]
+        denials, holds, allows = (
+            tuple(rule for rule in enforced if rule.effect is effect)
+            for effect in (Effect.DENY, Effect.REQUIRE_APPROVAL, Effect.ALLOW)
+        )
+        shadows = tuple(rule for rule in candidates if rule.mode is Mode.SHADOW)
+        return Candidates(call.tier, denials, holds, allows, shadows)
 
 
 def refuse_rollback(old: Mapping[str, int], new: Mapping[str, int]) -> None:

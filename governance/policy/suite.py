@@ -2,11 +2,16 @@
 
     tools:                                    # name -> risk profile, the fields of `@tool`
       refund: {verb: FINANCIAL, side_effect: true}
+    fixtures:                                 # optional: parts of an input, by name
+      clerk: {principal: {roles: [clerk]}}
     cases:
       - name: a small refund passes
-        tool: refund
-        args: {amount_cents: 900}             # optional, like the four below
+        with: [clerk]                         # optional, like the next eight; what the case says wins
+        tool: refund                          # here, in a fixture or in the matrix
+        args: {amount_cents: 900}
+        args_origin: {order: user}
         principal: {roles: [clerk]}
+        agent: {id: "agent:desk"}
         run: {untrusted: true}
         env: {name: production}
         now: 2026-01-01T00:00:00Z
@@ -17,57 +22,60 @@
           tier: critical
           demands: {quorum: [{role: finance, count: 1}], decide_by: 4h}   # the fields given here
           message: the text for people
+          shadow: {refund_desk/trial: deny}   # what exactly these rules in shadow mode would have said
+      - name: the edge
+        tool: refund
+        matrix: {args.amount_cents: [5000, 5001], run.untrusted: [false, true]}   # every combination
+        expect:                               # or one for all, or one for each in this order
+          - {when: {args.amount_cents: 5000, run.untrusted: false}, effect: allow}
+          - {effect: require_approval}        # the rest
 
-What a case leaves out of the decision input has the value of an empty run. Fields that no decision
-input has are errors, like everywhere.
+What a case leaves out of the decision input has the value of an empty run.
 """
 
-import datetime as dt
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
 from governance.canonical import JSON
-from governance.ids import Digest
 from governance.policy.cel import did_you_mean
 from governance.policy.decide import decide
 from governance.policy.document import read_demands
-from governance.policy.model import Decision, Effect, RiskProfile, Tier
-from governance.policy.risk import tool_input
+from governance.policy.model import Decision, Effect, RiskProfile
 from governance.policy.rules import PolicySet
+from governance.policy.suite_matrix import Combination, combinations, expectations
+from governance.policy.suite_scene import PARTS, Scene, Stage, laid_over, read_profile, read_tier
 from governance.policy.yaml_source import Node, need, read_yaml
 
-__all__ = ["CaseResult", "SuiteReport", "run_suite"]
+__all__ = ["Case", "CaseResult", "Suite", "SuiteReport", "read_suite", "run_cases", "run_suite"]
 
-PINNED_NOW: Final = "2026-01-01T00:00:00Z"
 CASES_MAX: Final = 1000
+"""Written in one file."""
 
-_CASE_FIELDS: Final = ("name", "tool", "args", "principal", "run", "env", "now", "expect")
-_EXPECT_FIELDS: Final = ("effect", "rules", "reasons", "tier", "demands", "message")
-_PROFILE_FIELDS: Final = (
-    *("verb", "risk_tier", "side_effect", "reversibility", "blast_radius", "cost_class"),
-    *("scopes", "idempotent", "untrusted_output"),
-)
-_EMPTY: Final[Mapping[str, Mapping[str, JSON]]] = {
-    "principal": {"id": "user:somebody", "roles": [], "tenant": ""},
-    "agent": {"id": "agent:somebody", "path": [], "model": ""},
-    "run": {
-        "id": "run-0",
-        "step": 0,
-        "calls": {},
-        "sums": {},
-        "failures": 0,
-        "rejected": 0,
-        "turn_refused": 0,
-        "tokens": 0,
-        "elapsed_s": 0,
-        "untrusted": False,
-        "untrusted_sources": [],
-    },
-    "env": {"name": "", "labels": {}},
-}
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_CASE_FIELDS: Final = ("name", "with", *PARTS, "matrix", "expect")
+_EXPECT_FIELDS: Final = ("effect", "rules", "reasons", "tier", "demands", "message", "shadow")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One input and what is expected of its decision."""
+
+    name: str
+    line: int
+    inputs: Mapping[str, JSON]
+    expected: Mapping[str, JSON]
+
+    @property
+    def tool(self) -> str:
+        return str(cast("Mapping[str, JSON]", self.inputs["tool"])["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The cases of a file, one for each combination of a matrix, and the tools they are about."""
+
+    tools: Mapping[str, RiskProfile]
+    cases: tuple[Case, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,83 +98,77 @@ class SuiteReport:
         return all(case.passed for case in self.cases)
 
 
-def run_suite(policies: PolicySet, suite_text: str, *, file: str = "tests") -> SuiteReport:
-    """Run every case of a suite. Raises PolicyError when the suite itself cannot be read."""
-    root = read_yaml(suite_text, file)
-    fields = root.fields("policy tests", ("tools", "cases"))
-    tools = {
-        name: _profile(node)
-        for name, node in need(fields, "tools", root, "policy tests").named("tools").items()
-    }
+def read_suite(text: str, *, file: str = "tests") -> Suite:
+    """Read the cases. Raises PolicyError with file and line."""
+    root = read_yaml(text, file)
+    fields = root.fields("policy tests", ("tools", "fixtures", "cases"))
+    given = need(fields, "tools", root, "policy tests").named("tools")
+    stage = Stage({name: read_profile(node) for name, node in given.items()})
+    fixtures: dict[str, Scene] = {}
+    if "fixtures" in fields:
+        for name, node in fields["fixtures"].named("fixtures").items():
+            fixtures[name] = stage.read(node.fields(f"fixture `{name[:80]}`", PARTS))
     cases = need(fields, "cases", root, "policy tests")
     nodes = cases.items("cases")
     if len(nodes) > CASES_MAX:
         raise cases.wrong(f"{len(nodes)} cases exceed {CASES_MAX}", "split the file")
-    return SuiteReport(tuple(_run_case(policies, tools, node) for node in nodes))
+    read = (case for node in nodes for case in _cases(stage, fixtures, node))
+    return Suite(stage.tools, tuple(read))
 
 
-def _run_case(policies: PolicySet, tools: Mapping[str, RiskProfile], node: Node) -> CaseResult:
+def run_suite(policies: PolicySet, suite_text: str, *, file: str = "tests") -> SuiteReport:
+    """Run every case of a suite. Raises PolicyError when the suite itself cannot be read."""
+    return run_cases(policies, read_suite(suite_text, file=file))
+
+
+def run_cases(policies: PolicySet, suite: Suite) -> SuiteReport:
+    """Run every case of a suite that was read."""
+    return SuiteReport(tuple(_run(policies, case) for case in suite.cases))
+
+
+def _run(policies: PolicySet, case: Case) -> CaseResult:
+    got = _seen(decide(policies, case.inputs), case.expected)
+    return CaseResult(case.name, case.line, got == case.expected, case.expected, got)
+
+
+def _cases(stage: Stage, fixtures: Mapping[str, Scene], node: Node) -> Iterator[Case]:
     fields = node.fields("case", _CASE_FIELDS)
     name = need(fields, "name", node, "case").text("case name")
-    expected = _expected(need(fields, "expect", node, f"case `{name}`"))
-    decision = decide(policies, _inputs(fields, tools, need(fields, "tool", node, "case")))
-    got = _seen(decision, expected)
-    return CaseResult(name, node.line, got == expected, expected, got)
+    expect = need(fields, "expect", node, f"case `{name}`")
+    used = [_fixture(fixtures, item) for item in _with(fields)]
+    scene = laid_over([*used, stage.read(fields)])
+    if "matrix" not in fields:
+        if isinstance(expect.value, tuple):
+            raise expect.wrong("a list of expectations stands only with `matrix`")
+        yield Case(name, node.line, _inputs(stage, scene, node), _expected(expect))
+        return
+    of = combinations(fields["matrix"])
+    for combination, wanted in zip(of, expectations(expect, of), strict=True):
+        inputs = _inputs(stage, _set(stage, scene, combination, fields["matrix"]), node)
+        yield Case(f"{name} [{combination}]", node.line, inputs, _expected(wanted))
 
 
-def _inputs(
-    fields: Mapping[str, Node], tools: Mapping[str, RiskProfile], tool: Node
-) -> dict[str, JSON]:
-    name = tool.text("tool")
-    if name not in tools:
-        raise tool.wrong(f"unknown tool `{name[:80]}`", did_you_mean(name, tools))
-    inputs: dict[str, JSON] = {
-        "tool": tool_input(name, Digest(bytes(32)), tools[name]),
-        "args": {},
-        "args_origin": {},
-        "now": _moment(fields["now"]) if "now" in fields else _micros(PINNED_NOW),
-        **_EMPTY,
-    }
-    if "args" in fields:
-        inputs["args"] = {key: item.plain() for key, item in fields["args"].named("args").items()}
-    for part in ("principal", "run", "env"):
-        if part in fields:
-            given = fields[part].fields(f"`{part}`", _EMPTY[part])
-            inputs[part] = {**_EMPTY[part], **{key: item.plain() for key, item in given.items()}}
-    return inputs
+def _with(fields: Mapping[str, Node]) -> tuple[Node, ...]:
+    return fields["with"].items("`with`") if "with" in fields else ()
 
 
-def _profile(node: Node) -> RiskProfile:
-    fields = node.fields("risk profile", _PROFILE_FIELDS)
-    texts = {
-        field: fields[field].text(f"`{field}`")
-        for field in ("verb", "reversibility", "blast_radius", "cost_class")
-        if field in fields
-    }
-    truths = {
-        field: fields[field].truth(f"`{field}`")
-        for field in ("side_effect", "idempotent", "untrusted_output")
-        if field in fields
-    }
-    scopes = fields["scopes"].items("`scopes`") if "scopes" in fields else ()
-    return RiskProfile(
-        verb=texts.get("verb"),
-        risk_tier=_tier(fields["risk_tier"]) if "risk_tier" in fields else None,
-        side_effect=truths.get("side_effect"),
-        reversibility=texts.get("reversibility"),
-        blast_radius=texts.get("blast_radius"),
-        cost_class=texts.get("cost_class"),
-        scopes=tuple(scope.text("scope") for scope in scopes),
-        idempotent=truths.get("idempotent", False),
-        untrusted_output=truths.get("untrusted_output", False),
-    )
+def _fixture(fixtures: Mapping[str, Scene], node: Node) -> Scene:
+    name = node.text("fixture")
+    if name not in fixtures:
+        raise node.wrong(f"unknown fixture `{name[:80]}`", did_you_mean(name, fixtures))
+    return fixtures[name]
 
 
-def _tier(node: Node) -> Tier:
-    given = node.text("tier")
-    if given not in list(Tier):
-        raise node.wrong(f"unknown tier `{given[:80]}`", did_you_mean(given, Tier))
-    return Tier(given)
+def _set(stage: Stage, scene: Scene, combination: Combination, matrix: Node) -> Scene:
+    for name, value in combination.values.items():
+        scene = stage.put(scene, stage.place(name, matrix), value)
+    return scene
+
+
+def _inputs(stage: Stage, scene: Scene, node: Node) -> Mapping[str, JSON]:
+    if "tool" not in scene:
+        raise node.wrong("case has no `tool`", "name it here, in a fixture or in the matrix")
+    return stage.inputs(scene)
 
 
 def _expected(node: Node) -> dict[str, JSON]:
@@ -180,11 +182,14 @@ def _expected(node: Node) -> dict[str, JSON]:
         if field in fields:
             expected[field] = _names(fields[field])
     if "tier" in fields:
-        expected["tier"] = _tier(fields["tier"]).value
+        expected["tier"] = read_tier(fields["tier"]).value
     if "message" in fields:
         expected["message"] = fields["message"].text("message")
     if "demands" in fields:
         expected["demands"] = _demanded(fields["demands"])
+    if "shadow" in fields:
+        said = fields["shadow"].named("`shadow`")
+        expected["shadow"] = {rule: item.text("outcome") for rule, item in said.items()}
     return expected
 
 
@@ -210,18 +215,6 @@ def _seen(decision: Decision, expected: Mapping[str, JSON]) -> dict[str, JSON]:
         "reasons": sorted(decision.reasons),
         "message": decision.message,
         "demands": {field: demands.get(field) for field in asked} if demands else {},
+        "shadow": dict(decision.shadow),
     }
     return {field: seen[field] for field in expected}
-
-
-def _moment(node: Node) -> int:
-    text = node.text("`now`", _MOMENT, "write it like 2026-01-01T00:00:00Z")
-    try:
-        return _micros(text)
-    except ValueError:
-        raise node.wrong(f"`now` is no moment: `{text}`") from None
-
-
-def _micros(text: str) -> int:
-    moment = dt.datetime.fromisoformat(text)
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)

@@ -17,7 +17,7 @@ from governance.canonical import JSON
 from governance.errors import InvalidInputError
 from governance.policy.cel import did_you_mean
 
-__all__ = ["POLICY_BYTES_MAX", "Node", "PolicyError", "need", "read_yaml"]
+__all__ = ["POLICY_BYTES_MAX", "Node", "PolicyError", "need", "place_in", "read_yaml"]
 
 POLICY_BYTES_MAX: Final = 256 * 1024
 YAML_DEPTH_MAX: Final = 64
@@ -37,12 +37,13 @@ Value: TypeAlias = "bool | int | float | str | tuple[Node, ...] | Mapping[str, N
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value of a file. `line` is where it is named, `text_line` where its text begins."""
+    """One value of a file. `line` is where it is named, `text_line` and `column` where its text begins."""
 
     value: Value
     file: str
     line: int
     text_line: int
+    column: int = 1
 
     def wrong(self, problem: str, hint: str = "") -> PolicyError:
         return PolicyError(problem, file=self.file, line=self.line, hint=hint)
@@ -148,13 +149,16 @@ class _Reader:
             raise self._wrong(event, f"tag `{str(event.tag)[:80]}` is not allowed")
         if depth > YAML_DEPTH_MAX:
             raise self._wrong(event, f"nests deeper than {YAML_DEPTH_MAX} levels")
-        line = event.start_mark.line + 1
+        line, column = event.start_mark.line + 1, event.start_mark.column + 1
         if isinstance(event, yaml.ScalarEvent):
             block = event.style in ("|", ">")
-            return Node(self._scalar(event), self._file, line, line + 1 if block else line)
+            value = self._scalar(event)
+            if block:
+                return Node(value, self._file, line, line + 1)
+            return Node(value, self._file, line, line, column)
         if isinstance(event, yaml.SequenceStartEvent):
-            return Node(tuple(self._elements(depth)), self._file, line, line)
-        return Node(self._members(depth), self._file, line, line)
+            return Node(tuple(self._elements(depth)), self._file, line, line, column)
+        return Node(self._members(depth), self._file, line, line, column)
 
     def _elements(self, depth: int) -> Iterator[Node]:
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
@@ -207,3 +211,38 @@ _AMBIGUOUS: Final = re.compile(
     r"(?i:yes|no|on|off|true|false|null)|[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]*)?"
     r"|[-+]?0[xob][0-9a-fA-F_]+|[-+]?\.(?:[0-9]+|(?i:inf|nan))|[-+]?[0-9]+(?::[0-9]+)+"
 )
+
+
+def place_in(raw: str, line: int, column: int, before: str) -> tuple[int, int]:
+    """Find where a text goes on, after `before` of it: line and column in the file `raw`.
+
+    The text begins at `line` and `column`. Quotes, escapes and folded lines are walked over; where that
+    cannot be followed, the place is where the text begins.
+    """
+    at = _offset(raw, line, column)
+    quote = raw[at : at + 1] if raw[at : at + 1] in ("'", '"') else ""
+    at += len(quote)
+    for char in before:
+        if char.isspace():
+            continue
+        at = _next(raw, at)
+        escape = "\\" if quote == '"' else quote
+        at += bool(escape) and raw[at : at + 1] == escape  # `\\"`, or a doubled quote
+        if raw[at : at + 1] != char:
+            return line, column
+        at += 1
+    at = _next(raw, at)
+    return raw.count("\n", 0, at) + 1, at - raw.rfind("\n", 0, at)
+
+
+def _offset(raw: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        start = raw.find("\n", start) + 1
+    return start + column - 1
+
+
+def _next(raw: str, at: int) -> int:
+    while at < len(raw) and raw[at].isspace():
+        at += 1
+    return at

@@ -15,6 +15,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parent))
 
 import bench_append
+import bench_decision
 import bench_run
 import bench_verify
 
@@ -33,6 +34,17 @@ class Row:
 
 
 GROUPS: Final = {
+    "decision": (
+        Row("decision, 200 rules / the same as lambdas", bench_decision.against_lambdas, 4),
+        Row(
+            "its conditions alone / the same as lambdas",
+            bench_decision.conditions_against_lambdas,
+            4,
+        ),
+        Row("decision, 200 rules / 10", bench_decision.growth_200_over_10, 2),
+        Row("decision, 1,000 rules / 100", bench_decision.growth_1000_over_100, 2),
+        Row("every candidate / first hit", bench_decision.every_candidate_over_first_hit, 15),
+    ),
     "ledger": (
         Row("durable append, one caller / bare commit", bench_append.durable_append_one, 1.5),
         Row(

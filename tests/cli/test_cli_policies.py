@@ -105,3 +105,114 @@ def test_tests_that_cannot_be_read_are_an_error_not_a_failure(cli, folder):
 
 def test_the_shipped_policies_pass(cli):
     assert cli("policy", "test", SHIPPED).status == 0
+
+
+# --- what is wrong with a set ------------------------------------------------------------------------
+
+MISSPELT = """
+policy: desk
+version: 1
+rules:
+  - {id: reads, match: {tools: [lok]}, when: args.nam == 'x', effect: allow}
+"""
+MODULE = """
+from agent import tool
+
+@tool(verb="READ")
+def look(name: str) -> str:
+    "Look."
+    return name
+
+TOOLS = [look]
+number = 7
+"""
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    name = f"tools_of_{tmp_path.parent.name}_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    return name
+
+
+@pytest.mark.parametrize("attr", ["", ":TOOLS", ":look"])
+def test_rules_are_checked_against_the_tools(cli, folder, tools, attr):
+    (folder / "desk.yaml").write_text(MISSPELT.replace("lok", "look"))
+    assert cli("policy", "check", folder).status == 0
+    done = cli("policy", "check", folder, "--tools", tools + attr)
+    assert done.status == 2
+    assert "nam" in done.out
+    assert "1 error(s)" in done.err
+    got = cli("policy", "check", folder, "--tools", tools + attr, "--json")
+    assert got.status == 2
+    (lint,) = [lint for lint in got.json["lints"] if lint["severity"] == "error"]
+    assert (lint["line"], lint["rule"]) == (5, "desk/reads")
+
+
+def test_a_warning_is_told_and_refuses_nothing(cli, folder, tools):
+    (folder / "desk.yaml").write_text(MISSPELT.replace("when: args.nam == 'x', ", ""))
+    done = cli("policy", "check", folder, "--tools", tools)
+    assert done.status == 0
+    assert "there is no tool `lok`" in done.out
+
+
+def test_tools_that_are_none(cli, folder, tools):
+    for target in (f"{tools}:number", f"{tools}:nothing", "no_such_module"):
+        assert cli("policy", "check", folder, "--tools", target).status == 2
+
+
+# --- coverage ----------------------------------------------------------------------------------------
+
+HALF = GOOD + "  - {id: late, match: {tools: [look]}, when: run.step > 9, effect: deny}\n"
+
+
+def test_what_the_tests_have_not_seen_is_named_and_exits_1(cli, folder):
+    (folder / "desk.yaml").write_text(HALF)
+    done = cli("policy", "coverage", folder)
+    assert done.status == 1
+    for part in ("60 %", "3 of 5", "desk/late", "it never bound", "never true: run.step > 9"):
+        assert part in done.out
+    got = cli("policy", "coverage", folder, "--json")
+    assert got.status == 1
+    assert got.json[0]["percent"] == 60
+    assert got.json[0]["missing"][0]["line"] == 6
+
+
+def test_less_than_all_may_be_enough(cli, folder):
+    (folder / "desk.yaml").write_text(HALF)
+    assert cli("policy", "coverage", folder, "--min-coverage", 60).status == 0
+    assert cli("policy", "coverage", folder, "--min-coverage", 61).status == 1
+    assert cli("policy", "coverage", folder, "--min-coverage", 101).status == 2
+
+
+def test_a_policy_without_tests_is_not_covered(cli, folder):
+    (folder / "deep" / "other.yaml").write_text(GOOD.replace("desk", "other"))
+    done = cli("policy", "coverage", folder)
+    assert done.status == 1
+    assert "0 %" in done.out
+    (folder / "desk.test.yaml").unlink()
+    assert cli("policy", "coverage", folder).status == 2
+
+
+def test_the_shipped_policies_are_covered(cli):
+    assert cli("policy", "coverage", SHIPPED).status == 0
+
+
+# --- bench -------------------------------------------------------------------------------------------
+
+
+def test_decisions_are_measured_with_each_engine(cli, folder):
+    done = cli("policy", "bench", folder, "--seconds", 0.01)
+    assert done.status == 0
+    for part in ("closure", "celpy", "p50", "p99"):
+        assert part in done.out
+    got = cli("policy", "bench", folder, "--seconds", 0.01, "--json").json
+    assert {row["engine"] for row in got} >= {"closure", "celpy"}
+    assert all(0 < row["p50_ns"] <= row["p99_ns"] and row["decisions"] for row in got)
+
+
+def test_without_tests_there_is_nothing_to_measure(cli, folder):
+    (folder / "desk.test.yaml").unlink()
+    assert cli("policy", "bench", folder).status == 2
+    assert cli("policy", "bench", folder, "--seconds", 0).status == 2

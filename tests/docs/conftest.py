@@ -22,7 +22,7 @@ policy: desk
 version: 1
 rules:
   - {id: free, match: {tools: [look, fail, put]}, effect: allow, allow_tier: critical}
-  - {id: wrong, match: {tools: [look]}, when: args.missing == 1, effect: allow}
+  - {id: wrong, match: {tools: [look]}, when: int(args.id) == 1, effect: allow}
   - {id: tried, match: {tools: [look]}, mode: shadow, effect: deny}
   - id: payments
     match: {tools: [pay]}

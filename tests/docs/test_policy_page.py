@@ -2,7 +2,9 @@
 
 from docs.reading import ROOT, blocks, rows, spelled
 
+from governance.cli.entry import app
 from governance.ledger.entry import Kind
+from governance.policy.cel import default_engine
 from governance.policy.decide import decide
 from governance.policy.document import MATCH_FIELDS, load_policies
 from governance.policy.model import VERB_TIERS
@@ -27,6 +29,27 @@ def test_every_input_of_a_real_decision_is_listed_and_no_other(history):
             for name in fields
         }
     assert {spelled(row[0])[0] for row in rows(TEXT, "input")} == names
+
+
+def test_every_line_of_the_language_compiles():
+    lines = [line for block in blocks(PAGE, "cel") for line in block.splitlines()]
+    assert lines
+    for line in lines:
+        default_engine().compile(line)
+
+
+def test_every_shipped_policy_is_listed():
+    listed = {spelled(row[0])[0] for row in rows(TEXT, "file")}
+    shipped = {str(path.relative_to(ROOT)) for path in (ROOT / "policies").rglob("*.yaml")}
+    assert listed == {name for name in shipped if not name.endswith(".test.yaml")}
+
+
+def test_every_policy_command_is_listed():
+    (group,) = [g for g in app.registered_groups if g.name == "policy"]
+    commands = {c.name or c.callback.__name__ for c in group.typer_instance.registered_commands}
+    assert {spelled(row[0])[0] for row in rows(TEXT, "command")} == {
+        f"governance policy {name}" for name in commands
+    }
 
 
 def test_every_way_to_match_is_named():

@@ -1,15 +1,23 @@
-"""What holds of every policy set: order is nothing, errors and denials never widen, allows never narrow."""
+"""What holds of every policy set: order is nothing, errors and denials never widen, allows never narrow.
+
+And the index and the fast admission say what the plain readings of the same rules, kept here, say.
+"""
 
 import json
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governance.ids import Digest
+from governance.policy import admit
+from governance.policy.cel import CONDITION_STEPS_MAX, CelFailure
 from governance.policy.decide import decide
 from governance.policy.document import load_policies
+from governance.policy.index import Call
 from governance.policy.model import Decision, Effect, RiskProfile, Tier
 from governance.policy.risk import tool_input
+from governance.policy.rules import Mode, PolicySet
 
 CONDITIONS = [
     "args.n > 2",
@@ -40,7 +48,17 @@ def approvals() -> st.SearchStrategy[Rule]:
 def rules() -> st.SearchStrategy[Rule]:
     common = {
         "match": st.sampled_from(
-            [{}, {"tools": ["p*"]}, {"tools": ["other"]}, {"tiers": ["high"]}, {"verbs": ["read"]}]
+            [
+                {},
+                {"tools": ["p*"]},
+                {"tools": ["other"]},
+                {"tiers": ["high"]},
+                {"verbs": ["read"]},
+                {"scopes": ["s", "t"]},
+                {"side_effect": True},
+                {"agents": ["agent:a"]},
+                {"environments": ["prod"], "cost_class": ["dear"]},
+            ]
         )
     }
     optional = {
@@ -73,11 +91,12 @@ CALLS = st.tuples(
             RiskProfile(),
             RiskProfile(risk_tier=Tier.MEDIUM),
             RiskProfile(verb="FINANCIAL", side_effect=True),
+            RiskProfile(verb="read", scopes=("s",), cost_class="dear"),
         ]
     ),
     st.booleans(),
 )
-Call = tuple[dict[str, object], RiskProfile, bool]
+Call_ = tuple[dict[str, object], RiskProfile, bool]
 EXAMPLES = settings(derandomize=True, max_examples=120, deadline=None)
 
 
@@ -85,7 +104,7 @@ def text(name: str, given_rules: list[Rule]) -> str:
     return json.dumps({"policy": name, "version": 1, "rules": given_rules})
 
 
-def decided(given_rules: list[Rule], call: Call, files: int = 1) -> Decision:
+def decided(given_rules: list[Rule], call: Call_, files: int = 1) -> Decision:
     args, profile, untrusted = call
     parts = [given_rules[n::files] for n in range(files)]
     policies = load_policies({f"{n}": text(f"p{n}", part) for n, part in enumerate(parts) if part})
@@ -111,7 +130,7 @@ def outcome(decision: Decision) -> tuple[object, ...]:
 @EXAMPLES
 @given(SETS, CALLS, st.randoms(use_true_random=False), st.integers(1, 3))
 def test_the_order_of_rules_and_files_never_matters(
-    drawn: list[Rule], call: Call, random: object, files: int
+    drawn: list[Rule], call: Call_, random: object, files: int
 ) -> None:
     shuffled = list(drawn)
     random.shuffle(shuffled)  # type: ignore[attr-defined] # a Random
@@ -120,7 +139,7 @@ def test_the_order_of_rules_and_files_never_matters(
 
 @EXAMPLES
 @given(SETS, CALLS, rules())
-def test_adding_a_deny_never_widens(drawn: list[Rule], call: Call, extra: Rule) -> None:
+def test_adding_a_deny_never_widens(drawn: list[Rule], call: Call_, extra: Rule) -> None:
     deny = {k: v for k, v in extra.items() if k in ("match", "when")}
     before = decided(drawn, call)
     after = decided([*drawn, {"id": "extra", **deny, "effect": "deny"}], call)
@@ -129,7 +148,7 @@ def test_adding_a_deny_never_widens(drawn: list[Rule], call: Call, extra: Rule) 
 
 @EXAMPLES
 @given(SETS, CALLS)
-def test_removing_an_allow_never_widens(drawn: list[Rule], call: Call) -> None:
+def test_removing_an_allow_never_widens(drawn: list[Rule], call: Call_) -> None:
     before = decided(drawn, call)
     for gone in [rule for rule in drawn if rule["effect"] == "allow"]:
         rest = [rule for rule in drawn if rule is not gone]
@@ -139,7 +158,7 @@ def test_removing_an_allow_never_widens(drawn: list[Rule], call: Call) -> None:
 
 @EXAMPLES
 @given(SETS, CALLS, st.data())
-def test_an_error_never_widens(drawn: list[Rule], call: Call, data: st.DataObject) -> None:
+def test_an_error_never_widens(drawn: list[Rule], call: Call_, data: st.DataObject) -> None:
     """A broken rule binds as its effect says, but for `allow`; so nothing is allowed that was not."""
     before = decided(drawn, call)
     place = data.draw(st.integers(0, len(drawn) - 1))
@@ -159,14 +178,14 @@ def test_an_error_never_widens(drawn: list[Rule], call: Call, data: st.DataObjec
 
 @EXAMPLES
 @given(SETS, CALLS)
-def test_a_shadow_set_decides_like_none(drawn: list[Rule], call: Call) -> None:
+def test_a_shadow_set_decides_like_none(drawn: list[Rule], call: Call_) -> None:
     decision = decided([{**rule, "mode": "shadow"} for rule in drawn], call)
     assert (decision.effect, decision.reasons) == (Effect.DENY, ("no-rule",))
 
 
 @EXAMPLES
 @given(SETS, CALLS)
-def test_the_same_input_gives_the_same_decision(drawn: list[Rule], call: Call) -> None:
+def test_the_same_input_gives_the_same_decision(drawn: list[Rule], call: Call_) -> None:
     assert decided(drawn, call) == decided(drawn, call)
 
 
@@ -182,3 +201,169 @@ JUNK = st.recursive(
 def test_junk_is_refused_and_never_raises(junk: dict[str, object]) -> None:
     policies = load_policies({"p": text("p", [{"id": "a", "effect": "allow"}])})
     assert decide(policies, junk).effect is Effect.DENY  # type: ignore[arg-type] # junk
+
+
+# --- the index against a plain scan -----------------------------------------------------------------
+
+
+def plain_call(inputs: dict[str, Any]) -> Call | None:
+    """The facts of a call, read one by one."""
+    try:
+        tool = inputs["tool"]
+        if type(tool["scopes"]) is not list:
+            return None
+        call = Call(
+            tool=tool["name"],
+            verb=tool["verb"].upper(),
+            tier=Tier(tool["risk_tier"]),
+            side_effect=tool["side_effect"],
+            reversibility=tool["reversibility"],
+            blast_radius=tool["blast_radius"],
+            cost_class=tool["cost_class"],
+            scopes=frozenset(tool["scopes"]),
+            agent=inputs["agent"]["id"],
+            environment=inputs["env"]["name"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    texts = (call.tool, tool["verb"], call.reversibility, call.blast_radius, call.cost_class)
+    typed = all(type(text) is str for text in (*texts, call.agent, call.environment, *call.scopes))
+    return call if typed and type(call.side_effect) is bool else None
+
+
+def plain_decision(policies: PolicySet, inputs: dict[str, Any]) -> tuple[object, ...]:
+    """The combination table, rule after rule, with nothing looked up."""
+    call = plain_call(inputs)
+    if call is None or not plain_admissible(inputs.get("args")):
+        return Effect.DENY, call.tier if call else Tier.CRITICAL, (), ("input-rejected",), (), (), 0
+    about = [rule for rule in policies.rules if rule.match.hits(call)]
+    bound = policies.evaluator.bind(inputs)
+    spent = 0
+
+    def values(mode: Mode, effect: Effect | None) -> dict[str, bool | str]:
+        nonlocal spent
+        found: dict[str, bool | str] = {}
+        for rule in about:
+            if rule.mode is not mode or effect not in (None, rule.effect):
+                continue
+            found[rule.name] = True
+            if rule.when is not None:
+                outcome = rule.when.evaluate(bound, CONDITION_STEPS_MAX)
+                spent += outcome.steps
+                failed = isinstance(outcome.value, CelFailure)
+                found[rule.name] = outcome.value.kind.value if failed else outcome.value  # type: ignore[union-attr] # failed
+        return found
+
+    effect, rules, reasons, errors = Effect.DENY, (), ("no-rule",), ()
+    for wanted in (Effect.DENY, Effect.REQUIRE_APPROVAL, Effect.ALLOW):
+        found = values(Mode.ENFORCE, wanted)
+        failed = {name: kind for name, kind in found.items() if isinstance(kind, str)}
+        binding = [n for n, v in found.items() if v is True or (wanted is not Effect.ALLOW and v)]
+        errors = tuple(failed.items())
+        if binding:
+            effect, rules = wanted, tuple(binding)
+            reasons = ("rule-error",) if failed and wanted is not Effect.ALLOW else ()
+            break
+    carried = [r.allow_tier for r in about if r.name in rules and r.allow_tier is not None]
+    grave = call.tier.rank >= Tier.HIGH.rank
+    if effect is Effect.ALLOW and grave and not any(t.rank >= call.tier.rank for t in carried):
+        effect, reasons = Effect.REQUIRE_APPROVAL, (f"tier-{call.tier}",)
+    steps = spent
+    shadows = values(Mode.SHADOW, None)
+    said = {rule.name: rule.effect.value for rule in about}
+    shadow = tuple(
+        (name, value if isinstance(value, str) else said[name] if value else "no-match")
+        for name, value in shadows.items()
+    )
+    return effect, call.tier, rules, reasons, errors, shadow, steps
+
+
+def seen(decision: Decision) -> tuple[object, ...]:
+    return (
+        *(decision.effect, decision.tier, decision.rules, decision.reasons),
+        *(decision.errors, decision.shadow, decision.steps),
+    )
+
+
+ODD = st.sampled_from([None, 0, 1, True, 1.0, "", "low", "READ", [], ["s"], [1], {}, ()])
+CHANGES = st.dictionaries(
+    st.sampled_from(["name", "verb", "risk_tier", "side_effect", "scopes", "cost_class"]),
+    ODD,
+    max_size=2,
+)
+
+
+@EXAMPLES
+@given(
+    SETS,
+    st.lists(
+        st.tuples(CALLS, CHANGES, st.sampled_from(["prod", "test", 7])), min_size=1, max_size=6
+    ),
+)
+def test_the_index_decides_like_a_plain_scan(
+    drawn: list[Rule], asked: list[tuple[Call_, dict[str, object], object]]
+) -> None:
+    """Many calls of one set, also odd ones beside those they resemble: what is kept of one is never
+    taken for another."""
+    policies = load_policies({"p": text("p", drawn)})
+    for (args, profile, untrusted), changes, env in [*asked, *asked]:
+        inputs: dict[str, Any] = {
+            "tool": {**tool_input("pay", Digest(bytes(32)), profile), **changes},
+            "args": args,
+            "agent": {"id": "agent:a"},
+            "env": {"name": env},
+            "run": {"untrusted": untrusted},
+        }
+        assert seen(decide(policies, inputs)) == plain_decision(policies, inputs)
+
+
+# --- admission against a plain walk -----------------------------------------------------------------
+
+
+def plain_admissible(arguments: object) -> bool:
+    left = {"nodes": admit.ARGUMENTS_NODES_MAX, "bytes": admit.ARGUMENTS_TEXT_BYTES_MAX}
+
+    def text_fits(value: object) -> bool:
+        if type(value) is not str or "\0" in value:
+            return False
+        try:
+            left["bytes"] -= len(value.encode())
+        except UnicodeEncodeError:
+            return False
+        return left["bytes"] >= 0
+
+    def fits(value: object, depth: int) -> bool:
+        left["nodes"] -= 1
+        if left["nodes"] < 0:
+            return False
+        if type(value) in (int, float):
+            return value - value == 0 and (type(value) is float or -(2**63) <= value < 2**63)  # type: ignore[operator] # a number
+        if type(value) is dict:
+            inside = depth <= admit.ARGUMENTS_DEPTH_MAX
+            return inside and all(text_fits(k) and fits(v, depth + 1) for k, v in value.items())
+        if type(value) is list:
+            return depth <= admit.ARGUMENTS_DEPTH_MAX and all(fits(v, depth + 1) for v in value)
+        return value is None or type(value) is bool or text_fits(value)
+
+    return type(arguments) is dict and fits(arguments, 1)
+
+
+ALMOST_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63) - 1, 2**63)
+    | st.floats()
+    | st.sampled_from(["", "a", "é", "\0", "\ud800", b"x"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "b\0", "\ud800", "é", "c"]), inner, max_size=4)
+        | st.tuples(inner)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), ALMOST_JSON, max_size=4) | ALMOST_JSON)
+def test_admission_agrees_with_a_plain_walk(arguments: object) -> None:
+    assert admit.admissible(arguments) == plain_admissible(arguments)

@@ -111,6 +111,19 @@ def test_policies_that_cannot_be_read_say_which(tmp_path):
             read_policy_files((tmp_path / path,))
 
 
+def test_another_engine_is_another_policy_set_and_an_unknown_one_fails_the_load(monkeypatch):
+    digests = set()
+    for engine in ("closure", "celpy"):
+        monkeypatch.setenv("GOVERNANCE_ENGINE", engine)
+        with Governance.in_memory(policies={"p.yaml": ALLOW}) as governance:
+            assert governance.policies.engine.startswith(f"{engine} ")
+            digests.add(governance.policies.digest)
+    assert len(digests) == 2
+    monkeypatch.setenv("GOVERNANCE_ENGINE", "closures")
+    with pytest.raises(InvalidInputError, match="unknown policy engine `closures`"):
+        Governance.in_memory(policies={"p.yaml": ALLOW})
+
+
 @pytest.mark.parametrize("name", ["nothing", "../pyproject", "examples/../../README"])
 def test_only_shipped_policies_are_shipped(name):
     with pytest.raises(InvalidInputError, match="is shipped"):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 
 import pytest
 
@@ -14,11 +15,13 @@ from governance.policy.cel import (
     Activation,
     CelFailure,
     ConditionError,
+    Engine,
     FailureKind,
-    default_engine,
+    engine_by_name,
 )
 
-ENGINE = default_engine()
+ENGINES = [engine_by_name("closure"), engine_by_name("celpy")]
+each_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 INPUTS = {
     "tool": {"name": "pay", "verb": "READ"},
     "args": {
@@ -37,12 +40,12 @@ INPUTS = {
 }
 
 
-def bound(**args: object) -> Activation:
-    return ENGINE.bind({**INPUTS, "args": {**INPUTS["args"], **args}})
+def bound(engine: Engine, **args: object) -> Activation:
+    return engine.bind({**INPUTS, "args": {**INPUTS["args"], **args}})
 
 
-def value(source: str, **args: object) -> "bool | str":
-    outcome = ENGINE.compile(source).evaluate(bound(**args), CONDITION_STEPS_MAX)
+def value(engine: Engine, source: str, **args: object) -> "bool | str":
+    outcome = engine.compile(source).evaluate(bound(engine, **args), CONDITION_STEPS_MAX)
     return outcome.value if isinstance(outcome.value, bool) else outcome.value.kind.value
 
 
@@ -97,9 +100,10 @@ true // with 'quotes' and (brackets
 """.strip().splitlines()
 
 
+@each_engine
 @pytest.mark.parametrize("source", TRUE)
-def test_is_true(source: str) -> None:
-    assert value(source) is True
+def test_is_true(engine: Engine, source: str) -> None:
+    assert value(engine, source) is True
 
 
 FAILS = {
@@ -124,14 +128,12 @@ FAILS = {
     "args.text[0] == 'a'": "type",
     "args.list.contains(1)": "type",
     "-'a' == 'a'": "type",
-    "{true: 'a'}[1] == 'a'": "type",
     "1.5 in {'a': 1} || args.missing": "missing-key",
     "size(1) == 1": "type",
     "string([1]) == ''": "type",
     "int([1]) == 1": "type",
     "1.5 % 1.0 == 0.5": "type",
     "1 in 1": "type",
-    "[1][1.0] == 1": "type",
     "has(args.text.x)": "type",
     "args.amount.exists(x, true)": "type",
     "now.getHours(1) == 1": "type",
@@ -169,8 +171,8 @@ FAILS = {
     "duration('5') == duration('5s')": "range",
     "duration('') == duration('0s')": "range",
     "duration('1x') == duration('1s')": "range",
-    "args.text.matches('(')": "regex",
-    "args.text.matches('(a{1000}){1000}')": "regex",
+    "args.text.matches('(' + args.text)": "regex",
+    "args.text.matches('(a{1000}){1000}' + args.text)": "regex",
     "{'a': 1, 'a': 2}.size() == 2": "range",
     "{'a': 1 / 0}.size() == 1": "range",
     "[1 / 0].size() == 1": "range",
@@ -178,9 +180,43 @@ FAILS = {
 }
 
 
+@each_engine
 @pytest.mark.parametrize(("source", "kind"), FAILS.items())
-def test_fails_with_a_kind(source: str, kind: str) -> None:
-    assert value(source) == kind
+def test_fails_with_a_kind(engine: Engine, source: str, kind: str) -> None:
+    assert value(engine, source) == kind
+
+
+DIFFER = {
+    "{true: 'a'}[1] == 'a'": ("missing-key", "type"),
+    "[1][0.0] == 1": (True, "type"),
+    "args.text.matches('(')": ("refused", "regex"),
+    "args.text.matches('(a{1000}){1000}')": ("refused", "regex"),
+    "type(1) == int": (True, "refused"),
+    "'''a\nb''' == 'a\\nb'": (True, "refused"),
+    "r'''a\\'b''' == 'a\\\\\\'b'": (True, "refused"),
+    "'\\?\\`' == '?`'": (True, "refused"),
+    "args.map.all(key, item, key == 'a' && item == 1)": (True, "refused"),
+    "args.list.map(x, x > 1, x * 2) == [4, 6]": (True, "refused"),
+    "' a '.trim() == 'a'": (True, "refused"),
+    "has(args.map.`a`)": (True, "refused"),
+    "bool('T' + 'rue')": (True, "range"),
+    "{true: 'a'}[true] == 'a'": (True, "type"),
+    "1.0 in {1: 'a'}": (True, False),
+    "null in {1: 'a'}": ("type", False),
+    "string(2500000.0) == '2500000'": (True, False),
+    "1. == 1.0": ("refused", True),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), DIFFER.items())
+def test_where_the_second_opinion_differs(source: str, expected: tuple[object, object]) -> None:
+    """The default engine follows the standard in each."""
+    for engine, wanted in zip(ENGINES, expected, strict=True):
+        try:
+            got: object = value(engine, source)
+        except ConditionError:
+            got = "refused"
+        assert got == wanted, engine.name
 
 
 REFUSED = {
@@ -191,7 +227,6 @@ REFUSED = {
     "args.list.min() == 1": ("unknown function `min`", ""),
     "args{a: 1}": ("construct no messages", ""),
     ".args == 1": ("begin with a dot", ""),
-    "type(1) == int": ("unknown function `type`", ""),
     "size() == 1": ("`size` takes 1 arguments, not 0", ""),
     "args.list.map(args, 1) == 1": ("hides an input", ""),
     "args.list.exists(x.y, true)": ("not a variable", ""),
@@ -199,7 +234,6 @@ REFUSED = {
     "has(args)": ("`has` takes a field", ""),
     "has(args['x'])": ("`has` takes a field", ""),
     "'abc": ("does not end on its line", ""),
-    "'''a\nb''' == ''": ("does not end on its line", ""),
     "'\\q' == ''": ("unknown escape", ""),
     r"r'\' == 'x' || r'\'": ("backslash before a quote", ""),
     "'\\ud800' == ''": ("lone surrogate", ""),
@@ -215,30 +249,34 @@ REFUSED = {
 }
 
 
+@each_engine
 @pytest.mark.parametrize(("source", "expected"), REFUSED.items(), ids=range(len(REFUSED)))
-def test_is_refused_at_compile_time(source: str, expected: tuple[str, str]) -> None:
+def test_is_refused_at_compile_time(engine: Engine, source: str, expected: tuple[str, str]) -> None:
     with pytest.raises(ConditionError) as caught:
-        ENGINE.compile(source)
+        engine.compile(source)
     assert expected[0] in caught.value.message
     assert expected[1] in caught.value.hint
     assert caught.value.line >= 1
     assert caught.value.column >= 1
 
 
-def test_an_error_has_its_place() -> None:
+@each_engine
+def test_an_error_has_its_place(engine: Engine) -> None:
     with pytest.raises(ConditionError) as caught:
-        ENGINE.compile("args.amount > 1\n  && argz.x")
+        engine.compile("args.amount > 1\n  && argz.x")
     assert (caught.value.line, caught.value.column) == (2, 6)
 
 
+@each_engine
 @pytest.mark.parametrize("count", [2, 64, 800])
-def test_long_chains_are_no_depth(count: int) -> None:
-    assert value(" || ".join(["false"] * (count - 1) + ["true"])) is True
-    assert value(" && ".join(["true"] * count)) is True
+def test_long_chains_are_no_depth(engine: Engine, count: int) -> None:
+    assert value(engine, " || ".join(["false"] * (count - 1) + ["true"])) is True
+    assert value(engine, " && ".join(["true"] * count)) is True
 
 
-def test_brackets_up_to_the_limit() -> None:
-    assert value("(" * 64 + "true" + ")" * 64) is True
+@each_engine
+def test_brackets_up_to_the_limit(engine: Engine) -> None:
+    assert value(engine, "(" * 64 + "true" + ")" * 64) is True
 
 
 BOMBS = {
@@ -258,10 +296,13 @@ BOMBS = {
 }
 
 
+@each_engine
 @pytest.mark.parametrize("source", BOMBS.values(), ids=BOMBS)
-def test_bombs_end_quickly_as_failures(source: str) -> None:
-    activation = bound(long=list(range(9000)), big="x" * 900_000, hostile="1" * 500_000 + "!")
-    program = ENGINE.compile(source)
+def test_bombs_end_quickly_as_failures(engine: Engine, source: str) -> None:
+    activation = bound(
+        engine, long=list(range(9000)), big="x" * 900_000, hostile="1" * 500_000 + "!"
+    )
+    program = engine.compile(source)
     start = time.process_time()
     outcome = program.evaluate(activation, CONDITION_STEPS_MAX)
     assert time.process_time() - start < 3
@@ -270,32 +311,36 @@ def test_bombs_end_quickly_as_failures(source: str) -> None:
     assert outcome.steps <= CONDITION_STEPS_MAX
 
 
+@each_engine
 @pytest.mark.parametrize("source", ["(" * 100_000, "[" * 100_000, "'" * 100_000, "!" * 8000])
-def test_hostile_source_ends_quickly(source: str) -> None:
+def test_hostile_source_ends_quickly(engine: Engine, source: str) -> None:
     start = time.process_time()
     with pytest.raises(ConditionError):
-        ENGINE.compile(source)
+        engine.compile(source)
     assert time.process_time() - start < 3
 
 
+@each_engine
 @pytest.mark.parametrize("budget", range(8))
-def test_a_budget_is_kept_to_the_step(budget: int) -> None:
-    program = ENGINE.compile("args.amount > 5000 && args.text == 'abc'")
-    full = program.evaluate(bound(), CONDITION_STEPS_MAX)
-    outcome = program.evaluate(bound(), budget)
+def test_a_budget_is_kept_to_the_step(engine: Engine, budget: int) -> None:
+    program = engine.compile("args.amount > 5000 && args.text == 'abc'")
+    full = program.evaluate(bound(engine), CONDITION_STEPS_MAX)
+    outcome = program.evaluate(bound(engine), budget)
     assert full.value is True
     assert outcome == type(outcome)(CelFailure(FailureKind.BUDGET), budget)
-    assert program.evaluate(bound(), full.steps) == full
+    assert program.evaluate(bound(engine), full.steps) == full
 
 
-def test_a_decided_condition_stops() -> None:
-    first = ENGINE.compile("args.long.exists(x, x == 0)")
-    last = ENGINE.compile("args.long.exists(x, x == 999)")
-    activation = bound(long=list(range(1000)))
+@each_engine
+def test_a_decided_condition_stops(engine: Engine) -> None:
+    first = engine.compile("args.long.exists(x, x == 0)")
+    last = engine.compile("args.long.exists(x, x == 999)")
+    activation = bound(engine, long=list(range(1000)))
     assert first.evaluate(activation, CONDITION_STEPS_MAX).steps < 20
     assert last.evaluate(activation, CONDITION_STEPS_MAX).value is True
 
 
+@each_engine
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -304,10 +349,11 @@ def test_a_decided_condition_stops() -> None:
         ("args.missing", CelFailure(FailureKind.MISSING_KEY)),
     ],
 )
-def test_texts_for_people(source: str, expected: object) -> None:
-    assert ENGINE.compile(source).evaluate_text(bound(), 1000).value == expected
+def test_texts_for_people(engine: Engine, source: str, expected: object) -> None:
+    assert engine.compile(source).evaluate_text(bound(engine), 1000).value == expected
 
 
+@each_engine
 @pytest.mark.parametrize(
     ("source", "names"),
     [
@@ -318,50 +364,55 @@ def test_texts_for_people(source: str, expected: object) -> None:
         ("true", set()),
     ],
 )
-def test_references(source: str, names: set[str]) -> None:
-    assert ENGINE.compile(source).references == names
+def test_references(engine: Engine, source: str, names: set[str]) -> None:
+    assert engine.compile(source).references == names
 
 
+@each_engine
 @pytest.mark.parametrize("now", [None, "2020", 1.5, True, 10**30, -(10**30)])
-def test_an_unusable_clock_is_a_failure(now: object) -> None:
-    activation = ENGINE.bind({"now": now})  # type: ignore[dict-item] # the point of the test
-    outcome = ENGINE.compile("now > timestamp('2020-01-01T00:00:00Z')").evaluate(activation, 1000)
+def test_an_unusable_clock_is_a_failure(engine: Engine, now: object) -> None:
+    activation = engine.bind({"now": now})  # type: ignore[dict-item] # the point of the test
+    outcome = engine.compile("now > timestamp('2020-01-01T00:00:00Z')").evaluate(activation, 1000)
     assert isinstance(outcome.value, CelFailure)
 
 
-def test_unconvertible_inputs_are_failures() -> None:
+@each_engine
+def test_inputs_that_are_no_json_are_never_true(engine: Engine) -> None:
     deep: list[object] = []
     for _ in range(5000):
         deep = [deep]
-    for odd in (2**70, object(), deep, {"a": {1, 2}}):
-        outcome = ENGINE.compile("run == 1").evaluate(ENGINE.bind({"run": odd}), 1000)  # type: ignore[dict-item]
-        assert isinstance(outcome.value, CelFailure)
+    program = engine.compile("run == 1 || run == run && run.size() > 0 && run == [[1]]")
+    for odd in (2**70, object(), deep, {"a": {1, 2}}, (1,), Fraction(1)):
+        outcome = program.evaluate(engine.bind({"run": odd}), 1000)  # type: ignore[dict-item]
+        assert outcome.value is not True
 
 
+@each_engine
 def test_nothing_is_logged_or_printed(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    engine: Engine, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "sesame-open("
     for source in ("args.text.matches(args.text)", "args.text.field", "args.text > 1", "args.text"):
-        outcome = ENGINE.compile(source).evaluate(bound(text=secret), 1000)
+        outcome = engine.compile(source).evaluate(bound(engine, text=secret), 1000)
         assert "sesame" not in repr(outcome)
     assert "sesame" not in caplog.text
     assert "sesame" not in "".join(capfd.readouterr())
 
 
-def test_eight_threads_get_no_wrong_answer() -> None:
-    program = ENGINE.compile("args.list.exists(x, x == args.amount) && args.text == 'abc'")
+@each_engine
+def test_eight_threads_get_no_wrong_answer(engine: Engine) -> None:
+    program = engine.compile("args.list.exists(x, x == args.amount) && args.text == 'abc'")
     wrong: list[object] = []
 
     def ask(number: int) -> None:
-        other = ENGINE.compile(f"args.amount == {number}")
+        other = engine.compile(f"args.amount == {number}")
         for turn in range(150):
             amount = turn % 5
-            got = program.evaluate(bound(amount=amount), CONDITION_STEPS_MAX).value
+            got = program.evaluate(bound(engine, amount=amount), CONDITION_STEPS_MAX).value
             if got is not (amount in (1, 2, 3)):
                 wrong.append((amount, got))
-            if other.evaluate(bound(amount=number), CONDITION_STEPS_MAX).value is not True:
+            if other.evaluate(bound(engine, amount=number), CONDITION_STEPS_MAX).value is not True:
                 wrong.append(number)
 
     interval = sys.getswitchinterval()

@@ -79,7 +79,7 @@ def test_every_field_is_read() -> None:
     assert large.demands == Demands((Seat("auditor", 1), Seat("finance", 2)), 900, 30, True)
     assert policies.versions == {"pay": 3}
     assert policies.files == {"pay.yaml": FULL}
-    assert policies.engine.startswith("celpy ")
+    assert policies.engine.startswith("closure ")
     assert schema_takes(FULL)
 
 
@@ -292,7 +292,7 @@ def test_an_absent_engine_fails_the_load(monkeypatch: pytest.MonkeyPatch) -> Non
         raise cel.importlib.metadata.PackageNotFoundError
 
     monkeypatch.setattr(cel.importlib.metadata, "version", absent)
-    with pytest.raises(UnavailableError, match="`celpy` is not installed"):
+    with pytest.raises(UnavailableError, match="`closure` is not installed"):
         load_policies({})
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from governance.policy.document import load_policies
+from governance.policy.lint import ToolShape, check
 from governance.policy.rules import PolicySet
-from governance.policy.suite import run_suite
+from governance.policy.suite import read_suite, run_suite
 from governance.policy.yaml_source import PolicyError
 
 POLICIES = Path(__file__).parents[2] / "policies"
@@ -25,6 +26,13 @@ def test_shipped_policies_do_what_their_tests_say(path: Path) -> None:
     assert named == {rule.name for rule in policies.rules}
     assert text.startswith("# ")
     assert "does not stop" in " ".join(text.split("policy:")[0].replace("#", "").split())
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=[path.stem for path in SHIPPED])
+def test_nothing_is_wrong_with_shipped_policies(path: Path) -> None:
+    tools = read_suite(path.with_suffix(".test.yaml").read_text()).tools
+    shapes = {name: ToolShape(profile, {}) for name, profile in tools.items()}
+    assert check(load_policies({path.name: path.read_text()}), shapes) == ()
 
 
 def test_the_baseline_asks_the_engine_only_about_changes() -> None:
