@@ -12,12 +12,14 @@ from typing import Any, Final, TypeAlias
 from anyio import fail_after, to_thread
 
 from governance.canonical import thaw
-from governance.ids import CallUid, RequestId, SubjectId
+from governance.errors import InvalidInputError
+from governance.ids import CallUid, RequestId, SubjectId, parse_subject_id
 from governance.policy.model import Demands
 
 __all__ = ["Answer", "Approve", "Approver", "Ask", "Asked", "Reject"]
 
 ANSWER_WITHIN_S: Final = 300.0
+PREFIX: Final = "approver:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,21 @@ Ask: TypeAlias = Callable[[Asked], "Answer | bool | Awaitable[Answer | bool]"]
 class Approver:
     """Somebody who answers through `ask`, sync or async, within `within_s` seconds.
 
-    `subject` is recorded as the voter; `roles` are those whose seats this one person can fill.
+    `subject` (`approver:…`) is recorded as the voter; `roles` are those whose seats this one person can fill.
     """
 
     ask: Ask
     subject: SubjectId = SubjectId("approver:inline")  # noqa: RUF009  # a NewType call is the value itself
     roles: frozenset[str] = frozenset({"approver"})
     within_s: float = ANSWER_WITHIN_S
+
+    def __post_init__(self) -> None:
+        if not self.subject.startswith(PREFIX):
+            raise InvalidInputError(
+                f"approver at hand `{self.subject[:80]}` is none that the program vouches for",
+                hint=f"name it `{PREFIX}…`; people of the queue answer in the queue",
+            )
+        parse_subject_id(self.subject)
 
     async def answer(self, asked: Asked) -> Answer:
         """Put `asked` to the approver. Never raises: what is no answer is a no."""

@@ -28,13 +28,15 @@ def ledger_log(governance: Governance, desk: Desk, name: str) -> Ledgered:
         origin=governance.store.origin,
         new_id=governance.new_id,
     )
+    agent = parse_subject_id(f"agent:{name}")
     log = LedgerLog(
         store=governance.store,
         clock=governance.clock,
         desk=replace(desk, rules=rules),
         rules=rules,
         signer=governance.signer,
+        agent=agent,
         holder=governance.new_id("driver"),
         lease_us=governance.lease_us,
     )
-    return Ledgered(log, parse_subject_id(f"agent:{name}"), governance.new_id)
+    return Ledgered(log, agent, governance.new_id)

@@ -40,7 +40,7 @@ from agent.tools import RegisteredTool
 from governance.approval.model import Verdict
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import ToolFacts, activate, fit, register
-from governance.ids import Micros, RunId
+from governance.ids import Micros, RunId, SubjectId
 from governance.lawful.approvals import card_of
 from governance.ports import Clock, Head, Lease, Person, Reader, Signer, Store, Transaction
 from governance.queue import Ballot, cast_vote
@@ -108,6 +108,7 @@ class LedgerLog:
     desk: Desk
     rules: Rules
     signer: Signer
+    agent: SubjectId
     holder: str
     lease_us: int
 
@@ -129,9 +130,15 @@ class LedgerLog:
         """Take `run` over if there is anything to do, and book its next steps.
 
         A run that has ended, or still waits for answers, is returned as it stands and nothing is
-        written. Raises BusyError while another driver holds it, InvalidInputError for an unknown run.
+        written. Raises BusyError while another driver holds it, InvalidInputError for an unknown run or
+        another agent's.
         """
         known = await self.load(run)
+        if known.agent != self.agent:
+            raise InvalidInputError(
+                f"run `{run}` is of `{known.agent}`, not of `{self.agent}`",
+                hint="resume it with the agent that began it",
+            )
 
         def work(tx: Transaction) -> RunState:
             booking = self._booking(tx)
@@ -210,8 +217,12 @@ class LedgerLog:
         return await to_thread.run_sync(self.store.read, work)
 
     async def renew(self, run: RunId) -> None:
+        """Push the lease out, if it is still ours: a driver that overslept takes it from nobody."""
+
         def work(tx: Transaction) -> None:
-            tx.leases.put(Lease(run, self.holder, Micros(self.clock() + self.lease_us)))
+            lease = tx.leases.get(run)
+            if lease is not None and lease.holder == self.holder:
+                tx.leases.put(Lease(run, self.holder, Micros(self.clock() + self.lease_us)))
 
         await self._commit(work)
 

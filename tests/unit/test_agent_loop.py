@@ -341,6 +341,22 @@ def test_an_async_approver_and_its_reason_reach_the_model():
     assert model.results() == ["not run: a person rejected it: not a"]
 
 
+def test_an_approver_at_hand_has_a_name_of_its_own_and_may_hold_other_roles():
+    with pytest.raises(InvalidInputError, match="name it `approver:"):
+        Approver(lambda _: True, subject="user:ann")
+    finance = Approver(lambda _: True, subject="approver:till", roles=frozenset({"finance"}))
+    held = (
+        "policy: p\nversion: 1\nrules:\n"
+        "  - {id: f, effect: require_approval, approval: {quorum: [{role: finance}]}}\n"
+    )
+    for approver, wanted in ((finance, [("write", "a")]), (lambda _: True, [])):
+        ran.clear()
+        model = Plays(calls(call("write", text="a")), say())
+        create_agent(model, [write], governance=governed(p=held), approver=approver)("go")
+        assert ran == wanted
+    assert "somebody else than can be asked here" in model.results()[0]
+
+
 def test_an_approver_that_fails_or_sleeps_says_no():
     def broken(_):
         raise RuntimeError("secret")

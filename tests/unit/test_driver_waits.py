@@ -26,7 +26,7 @@ class Queue:
 
 
 def logbook(store) -> LedgerLog:
-    return LedgerLog(store, lambda: 0, Desk(ToolRegistry()), None, None, "me", 1_000_000)
+    return LedgerLog(store, lambda: 0, Desk(ToolRegistry()), None, None, "agent:a", "me", 1_000_000)
 
 
 async def begin(log: LedgerLog) -> asyncio.Task:

@@ -26,6 +26,7 @@ from governance.approval.model import Verdict
 from governance.config import Home
 from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
+from governance.ports import Lease
 
 HOUR = 3600 * 1_000_000
 ran: list = []
@@ -355,6 +356,22 @@ def test_an_unknown_run_says_so(gov):
     for ask in (agent.resume, agent.pending, agent.cancel):
         with pytest.raises(InvalidInputError, match="no run `nobody`"):
             ask("nobody")
+
+
+def test_a_run_is_resumed_by_the_agent_that_began_it(gov):
+    durable(gov, Plays(PAY, say())).run("go", run_id="r")
+    other = DurableAgent(Plays(say()), TOOLS, governance=gov, name="other")
+    with pytest.raises(InvalidInputError, match="is of `agent:desk`, not of `agent:other`"):
+        other.resume("r")
+    assert "run.resumed" not in kinds(gov, "r")
+
+
+def test_a_driver_that_overslept_takes_the_lease_from_nobody(gov):
+    log = durable(gov, Plays(PAY, say()))._log()
+    theirs = Lease("r", "driver-new", Micros(gov.clock() + HOUR))
+    gov.store.write(lambda tx: tx.leases.put(theirs))
+    asyncio.run(log.renew("r"))
+    assert gov.store.read(lambda r: r.leases.get("r")) == theirs
 
 
 def test_a_cancelled_run_starts_nothing_any_more(gov):
