@@ -6,6 +6,7 @@ into a second; the real kills stand in tests/faults.
 
 from collections import Counter
 
+import anyio
 from agents import Plays, call, calls, person, say, vote
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -73,8 +74,10 @@ class World:
                 raise Crash
 
     def agent(self) -> DurableAgent:
-        def act(context: CallContext) -> str:
+        async def act(context: CallContext) -> str:
             assert context.uid is not None
+            # Calls of one turn end one after another, so that each outcome is recorded on its own.
+            await anyio.sleep(0.001 * int(context.uid.rpartition(".")[2]))
             self.effects[context.uid] += 1
             self.keys.setdefault(context.uid, set()).add(context.idempotency_key or "")
             self.failpoint("inside-effect")
@@ -83,27 +86,27 @@ class World:
         @tool(verb="READ", side_effect=False)
         async def read(n: str, context: Injected[CallContext]) -> str:
             """Read."""
-            return act(context)
+            return await act(context)
 
         @tool(verb="WRITE", side_effect=True)
         async def write(n: str, context: Injected[CallContext]) -> str:
             """Write."""
-            return act(context)
+            return await act(context)
 
         @tool(verb="WRITE", side_effect=True, idempotent=True)
         async def put(n: str, context: Injected[CallContext]) -> str:
             """Put."""
-            return act(context)
+            return await act(context)
 
         @tool(verb="FINANCIAL", side_effect=True)
         async def pay(n: str, context: Injected[CallContext]) -> str:
             """Pay."""
-            return act(context)
+            return await act(context)
 
         @tool(verb="DELETE", side_effect=True)
         async def drop(n: str, context: Injected[CallContext]) -> str:
             """Drop."""
-            return act(context)
+            return await act(context)
 
         return DurableAgent(
             self.model,
