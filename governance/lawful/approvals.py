@@ -23,7 +23,6 @@ from governance.approval.model import (
     Vote,
     Withdrawal,
 )
-from governance.approval.quorum import satisfied
 from governance.approval.transitions import step
 from governance.canonical import JSON, digest, payload_bytes
 from governance.errors import (
@@ -50,7 +49,6 @@ from governance.policy.model import Demands
 __all__ = [
     "Subject",
     "card_of",
-    "demands_met",
     "fold_approval",
     "subject_digest",
     "subject_of",
@@ -117,12 +115,6 @@ def vote_message(body: Mapping[str, Any]) -> bytes:
     """Write what a vote's signatures cover: its body without them, under a label of its own."""
     unsigned = {name: value for name, value in body.items() if name != "signatures"}
     return _VOTE_LABEL + b"\0" + payload_bytes(unsigned)
-
-
-def demands_met(approval: Approval) -> bool:
-    """Tell whether the votes fill every seat, by distinct people who held the roles, none against."""
-    against = any(vote.verdict is Verdict.REJECT for vote in approval.votes)
-    return not against and satisfied(approval.terms.seats, approval.votes)
 
 
 def fold_approval(records: Sequence[Record]) -> Approval:

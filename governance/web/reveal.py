@@ -18,7 +18,7 @@ from typing import Final
 
 from governance.web.lookalikes import ALPHABETS, ascii_twin, script
 
-__all__ = ["Mark", "Segment", "deceives", "printable", "reveal"]
+__all__ = ["Mark", "Segment", "printable", "reveal"]
 
 
 class Mark(StrEnum):
@@ -126,11 +126,6 @@ def reveal(text: str) -> tuple[Segment, ...]:
     if not _SUSPECT.search(text):
         return (Segment(text),) if text else ()
     return tuple(_merge(_marked(text)))
-
-
-def deceives(text: str) -> bool:
-    """Tell whether reading `text` as drawn may mislead. Line breaks and tabs do not count."""
-    return any(segment.deceptive for segment in reveal(text))
 
 
 def printable(text: str) -> str:
