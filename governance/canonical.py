@@ -65,6 +65,8 @@ _FLAT: Final = frozenset({str, int, bool, type(None)})
 _COMMITMENT_LABEL: Final = b"governance/payload/v1"
 _FIXED_DIGITS_MAX: Final = 21
 _LEADING_ZEROS_MAX: Final = 6
+_SMALLEST, _LARGEST = 1e-4, 1e15
+"""Between them, what has a fraction is spelled by everybody alike: its shortest digits and a point."""
 
 
 class CanonicalError(InvalidInputError):
@@ -259,7 +261,7 @@ def _check(value: object, depth: int) -> bool:
         number = cast("float", value)
         if number - number != 0:  # NaN and the infinities, nothing else
             raise CanonicalError("number is not finite")
-        return False
+        return _SMALLEST <= abs(number) < _LARGEST and not number.is_integer()
     if kind is not dict and kind is not list:
         raise CanonicalError(f"a {kind.__name__} is not a JSON value")
     if depth >= JSON_DEPTH_MAX:

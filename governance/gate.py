@@ -18,7 +18,8 @@ from governance.errors import ConflictError, RefusedError
 from governance.ids import CallUid, Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.lawful.approvals import fold_approval
 from governance.ledger.entry import Draft, Kind
-from governance.policy.decide import decide
+from governance.policy.admit import admits
+from governance.policy.decide import decide_admitted, reject
 from governance.policy.lint import Toolbox, ToolShape, refuse_unfit
 from governance.policy.model import Decision, Principal, RiskProfile
 from governance.policy.risk import registered_tool_input
@@ -94,7 +95,9 @@ def judge(
         "env": {"name": environment.name, "labels": dict(environment.labels)},
         "now": now,
     }
-    return Judgement(decide(policies, {**recorded, "args": thaw(question.args)}), recorded)
+    inputs = {**recorded, "args": thaw(question.args)}
+    decide = decide_admitted if admits(question.args) else reject
+    return Judgement(decide(policies, inputs), recorded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,22 @@
 
 What one engine reads one way and another, or the tool, another way is refused: numbers beyond 64 bits or
 not finite, text with NUL or a lone surrogate, anything that is no plain JSON, anything too large or deep.
+
+Arguments are frozen before they are decided about, so one pass has made the bytes that their commitment is
+over and has refused what JSON cannot say. `admits` reads what else there is to refuse off those bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sized
 from typing import Final, cast
+
+from governance.canonical import thaw
 
 __all__ = [
     "ARGUMENTS_DEPTH_MAX",
     "ARGUMENTS_NODES_MAX",
     "ARGUMENTS_TEXT_BYTES_MAX",
     "admissible",
+    "admits",
 ]
 
 ARGUMENTS_DEPTH_MAX: Final = 32
@@ -25,6 +31,29 @@ _REFUSED: Final = -1
 _TOO_MUCH: Final = ARGUMENTS_TEXT_BYTES_MAX + 1
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
+
+
+_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG: Final = b"0" * 19
+"""As many digits as a number beyond 64 bits has at least, each of them told as a zero."""
+
+
+def admits(frozen: bytes) -> bool:
+    """Tell whether the arguments that `canonical.freeze` made `frozen` of are admissible. Total.
+
+    Brackets and commas say how deep and how many values there may be at most, so that most arguments
+    need no closer look.
+    """
+    opened = frozen.count(b"{") + frozen.count(b"[")
+    plainly = (
+        frozen[:1] == b"{"
+        and opened <= ARGUMENTS_DEPTH_MAX
+        and opened + frozen.count(b",") < ARGUMENTS_NODES_MAX
+        and len(frozen) <= ARGUMENTS_TEXT_BYTES_MAX
+        and b"\\u0000" not in frozen
+        and _LONG not in frozen.translate(_ZEROS)
+    )
+    return plainly or admissible(thaw(frozen))
 
 
 def admissible(arguments: object) -> bool:

@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, NewType, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, NewType, Protocol, TypeAlias, TypeVar
 
 from governance.canonical import JSON
 from governance.errors import InvalidInputError, UnavailableError
@@ -44,6 +44,7 @@ __all__ = [
     "CelFailure",
     "ConditionError",
     "Engine",
+    "Evaluate",
     "FailureKind",
     "Outcome",
     "Program",
@@ -117,12 +118,15 @@ class CelFailure:
     kind: FailureKind
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T_co]):
+class Outcome(NamedTuple, Generic[T_co]):
     """What an evaluation came to, and the steps it took."""
 
     value: T_co | CelFailure
     steps: int
+
+
+Evaluate: TypeAlias = Callable[[Activation, int], Outcome[bool]]
+"""A condition, of an activation and within a budget of steps. Never raises."""
 
 
 class Program(Protocol):
@@ -133,8 +137,9 @@ class Program(Protocol):
         """The inputs it reads, as dotted names: `args.amount_cents`, `run.calls`."""
         ...
 
-    def evaluate(self, activation: Activation, budget: int) -> Outcome[bool]:
-        """Evaluate as a condition. Never raises."""
+    @property
+    def evaluate(self) -> Evaluate:
+        """Evaluates as a condition."""
         ...
 
     def evaluate_text(self, activation: Activation, budget: int) -> Outcome[str]:

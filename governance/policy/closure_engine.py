@@ -11,10 +11,19 @@ and message construction are refused. An integer and a double compare exactly: 2
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from governance.policy.cel import INPUTS, Activation, CelFailure, FailureKind, Outcome, error_at
+from governance.policy.cel import (
+    INPUTS,
+    Activation,
+    CelFailure,
+    Evaluate,
+    FailureKind,
+    Outcome,
+    error_at,
+)
 from governance.policy.closure_compile import BadPattern, Code, compile_syntax
 from governance.policy.closure_parse import FIRST_PLACE, parse
-from governance.policy.closure_syntax import references
+from governance.policy.closure_straight import straighten
+from governance.policy.closure_syntax import Syntax, references
 from governance.policy.closure_values import STEPS_AT, Exhausted, Failed, Frame, Value
 
 __all__ = ["Program", "compile_program"]
@@ -27,21 +36,28 @@ _FAILURES: Final = {kind: CelFailure(kind) for kind in FailureKind}
 class Program:
     """A compiled condition, never written to after it was made."""
 
-    __slots__ = ("_blank", "_no", "_references", "_run", "_steps", "_yes")
+    __slots__ = ("_blank", "_evaluate", "_no", "_references", "_run", "_steps", "_yes")
 
-    def __init__(self, code: Code, names: frozenset[str]) -> None:
+    def __init__(self, syntax: Syntax, code: Code) -> None:
         self._run = code.run
         self._steps = code.steps
         self._blank = [None] * max(0, code.places + 1 - FIRST_PLACE)
-        self._references = names
+        self._references = references(syntax)
         self._yes = Outcome(value=True, steps=code.steps)
         self._no = Outcome(value=False, steps=code.steps)
+        exactly = self.evaluate_exactly
+        self._evaluate: Evaluate = straighten(syntax, code, exactly) or exactly
 
     @property
     def references(self) -> frozenset[str]:
         return self._references
 
-    def evaluate(self, activation: Activation, budget: int) -> Outcome[bool]:
+    @property
+    def evaluate(self) -> Evaluate:
+        return self._evaluate
+
+    def evaluate_exactly(self, activation: Activation, budget: int) -> Outcome[bool]:
+        """Evaluate by the closures alone, whatever may be straight."""
         left = budget - self._steps
         if left < 0:
             return Outcome(_FAILURES[FailureKind.BUDGET], budget)
@@ -93,7 +109,7 @@ def compile_program(source: str, names: frozenset[str] = INPUTS) -> Program:
     """Compile `source` over the inputs `names`. Raises ConditionError."""
     syntax = parse(source, names)
     try:
-        return Program(compile_syntax(syntax), references(syntax))
+        return Program(syntax, compile_syntax(syntax))
     except BadPattern as bad:
         raise error_at(
             source, bad.position, "pattern is no regular expression", "RE2 syntax, no look-around"

@@ -17,18 +17,39 @@ depends on nothing but itself and the input. Only a decision that uses up `DECIS
 leaves its last rules without any, and those fail; failing never widens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from governance.canonical import JSON
+from governance.ids import Digest
 from governance.policy.admit import admissible
-from governance.policy.cel import CONDITION_STEPS_MAX, Activation, CelFailure
-from governance.policy.index import read_call, read_facts
+from governance.policy.cel import (
+    CONDITION_STEPS_MAX,
+    Activation,
+    CelFailure,
+    Outcome,
+    Program,
+)
+from governance.policy.index import read_facts
 from governance.policy.model import Decision, Demands, Effect, Seat, Tier
-from governance.policy.rules import Candidates, PolicySet, Rule, default_demands
+from governance.policy.rules import (
+    Candidates,
+    Conclusion,
+    PolicySet,
+    Rule,
+    default_demands,
+    evaluation,
+)
 
-__all__ = ["DECISION_STEPS_MAX", "MESSAGE_CHARS_MAX", "NAMED_MAX", "decide", "read_call"]
+__all__ = [
+    "DECISION_STEPS_MAX",
+    "MESSAGE_CHARS_MAX",
+    "NAMED_MAX",
+    "decide",
+    "decide_admitted",
+    "reject",
+]
 
 DECISION_STEPS_MAX: Final = 100_000
 """Steps of all conditions of one decision."""
@@ -43,27 +64,85 @@ _PEOPLE_FOR: Final[Mapping[Tier, int]] = {Tier.HIGH: 1, Tier.CRITICAL: 2}
 
 def decide(policies: PolicySet, inputs: Mapping[str, JSON]) -> Decision:
     """Decide one call. Never raises; the same arguments give the same decision anywhere, any time."""
+    if admissible(inputs.get("args")):
+        return decide_admitted(policies, inputs)
+    return reject(policies, inputs)
+
+
+def reject(policies: PolicySet, inputs: Mapping[str, JSON]) -> Decision:
+    """The decision about what no rule is asked about: an input that cannot be read, or arguments that
+    may not be decided about."""
     facts = read_facts(inputs)
     candidates = None if facts is None else policies.about(facts)
-    if candidates is None or not admissible(inputs.get("args")):
-        tier = Tier.CRITICAL if candidates is None else candidates.tier
-        return Decision(Effect.DENY, tier, policies.digest, reasons=("input-rejected",))
-    weighing = _Weighing(policies, inputs)
-    finding = _combine(weighing, candidates)
-    steps = DECISION_STEPS_MAX - weighing.left
-    decision = Decision(
-        effect=finding.effect,
-        tier=candidates.tier,
-        policy=policies.digest,
-        rules=tuple([rule.name for rule in finding.rules]),
-        reasons=finding.reasons,
-        demands=finding.demands,
-        errors=finding.errors,
-        steps=steps,
-        message=_message(weighing, finding.rules),
-        shadow=_shadow(weighing, candidates.shadows),
-    )
-    return _fit(decision)
+    tier = Tier.CRITICAL if candidates is None else candidates.tier
+    return Decision(Effect.DENY, tier, policies.digest, reasons=("input-rejected",))
+
+
+def decide_admitted(policies: PolicySet, inputs: Mapping[str, JSON]) -> Decision:
+    """Decide about arguments that `admit` has let in before.
+
+    Rules of an effect that cannot matter any more are not weighed, so neither what they say nor how
+    they fail is part of the decision.
+    """
+    facts = read_facts(inputs)
+    candidates = None if facts is None else policies.about(facts)
+    if candidates is None:
+        return reject(policies, inputs)
+    activation = policies.evaluator.bind(inputs)
+    left, budget = DECISION_STEPS_MAX, CONDITION_STEPS_MAX
+    weighed: list[Outcome[bool]] = []
+    for stage in candidates.stages:
+        binds = False
+        for evaluate in stage:  # most of a decision is spent here
+            outcome = evaluate(activation, budget)
+            value, steps = outcome
+            weighed.append(outcome)
+            if value is not False:
+                binds = True
+            left -= steps
+            if left < budget:  # noqa: PLR1730 - `min` is a call
+                budget = left
+        if binds:
+            break
+    outcomes = tuple(weighed)
+    known = candidates.concluded.get(outcomes)
+    if known is None:
+        known = _conclude(policies.digest, candidates, outcomes)
+        candidates.keep(outcomes, known)
+    if known.programs or candidates.shadows:
+        return _told(known, candidates.shadows, activation)
+    return known.decision
+
+
+class _Weighed(NamedTuple):
+    """The rules of one effect that apply, those that could not be evaluated, and both together, in order.
+
+    A rule that cannot be evaluated binds all the same, unless it is one that allows.
+    """
+
+    applies: Sequence[Rule]
+    errors: tuple[tuple[str, str], ...]
+    binding: Sequence[Rule]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return ("rule-error",) if self.errors else ()
+
+
+def _weighed(rules: Iterable[Rule], outcomes: Iterator[Outcome[bool]]) -> _Weighed:
+    """Read what the next outcomes say of `rules`."""
+    applies: list[Rule] = []
+    errors: list[tuple[str, str]] = []
+    binding: list[Rule] = []
+    for rule, (value, _) in zip(rules, outcomes, strict=False):
+        if value is False:
+            continue
+        binding.append(rule)
+        if isinstance(value, CelFailure):
+            errors.append((rule.name, value.kind.value))
+        else:
+            applies.append(rule)
+    return _Weighed(applies, tuple(errors), binding)
 
 
 class _Finding(NamedTuple):
@@ -76,91 +155,34 @@ class _Finding(NamedTuple):
     errors: tuple[tuple[str, str], ...] = ()
 
 
-class _Weighed(NamedTuple):
-    """The rules of one effect that bind, and those that could not be evaluated."""
-
-    applies: Sequence[Rule] = ()
-    failed: Sequence[Rule] = ()
-    errors: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def binding(self) -> Sequence[Rule]:
-        """For `deny` and `require_approval`, where a rule that cannot be evaluated binds too."""
-        if not self.failed:
-            return self.applies
-        return sorted([*self.applies, *self.failed], key=lambda rule: rule.name)
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        return ("rule-error",) if self.failed else ()
-
-
-_NONE: Final = _Weighed()
+def _conclude(
+    policy: Digest, candidates: Candidates, outcomes: Sequence[Outcome[bool]]
+) -> Conclusion:
+    """The decision, without what is said about it."""
+    finding = _combine(candidates, iter(outcomes))
+    decision = Decision(
+        effect=finding.effect,
+        tier=candidates.tier,
+        policy=policy,
+        rules=tuple([rule.name for rule in finding.rules]),
+        reasons=finding.reasons,
+        demands=finding.demands,
+        errors=finding.errors,
+        steps=sum(steps for _, steps in outcomes),
+    )
+    programs = [rule.message for rule in finding.rules if rule.message is not None]
+    return Conclusion(_fit(decision), tuple(programs[:MESSAGES_MAX]))
 
 
-class _Weighing:
-    """The evaluations of one decision: one budget, and inputs that are bound at most once."""
-
-    __slots__ = ("_activation", "_engine", "_inputs", "left")
-
-    def __init__(self, policies: PolicySet, inputs: Mapping[str, JSON]) -> None:
-        self._engine = policies.evaluator
-        self._inputs = inputs
-        self._activation: Activation | None = None
-        self.left = DECISION_STEPS_MAX
-
-    @property
-    def activation(self) -> Activation:
-        if self._activation is None:
-            self._activation = self._engine.bind(self._inputs)
-        return self._activation
-
-    def values(self, rules: Sequence[Rule]) -> list[bool | CelFailure]:
-        """What the conditions of `rules` come to, one after the other. Most of a decision is spent here."""
-        values: list[bool | CelFailure] = []
-        activation, left = self._activation, self.left
-        for rule in rules:
-            if rule.when is None:
-                values.append(True)
-                continue
-            if activation is None:
-                activation = self.activation
-            budget = left if left < CONDITION_STEPS_MAX else CONDITION_STEPS_MAX  # noqa: FURB136 - `min` is a call
-            outcome = rule.when.evaluate(activation, budget)
-            left -= outcome.steps
-            values.append(outcome.value)
-        self.left = left
-        return values
-
-    def weigh(self, rules: Sequence[Rule]) -> _Weighed:
-        """Weigh rules of one effect."""
-        if not rules:
-            return _NONE
-        values = self.values(rules)
-        if values.count(False) == len(values):  # as it nearly always is of what denies and holds
-            return _NONE
-        applies: list[Rule] = []
-        failed: list[Rule] = []
-        errors: list[tuple[str, str]] = []
-        for rule, value in zip(rules, values, strict=True):
-            if value is True:
-                applies.append(rule)
-            elif value is not False:
-                failed.append(rule)
-                errors.append((rule.name, value.kind.value))
-        return _Weighed(applies, failed, tuple(errors))
-
-
-def _combine(weighing: _Weighing, candidates: Candidates) -> _Finding:
-    """The table above. Rules of an effect that cannot matter any more are not weighed, so neither what
-    they say nor how they fail is part of the decision."""
-    denials = weighing.weigh(candidates.denials)
+def _combine(candidates: Candidates, outcomes: Iterator[Outcome[bool]]) -> _Finding:
+    """The table above."""
+    denials = _weighed(candidates.denials, outcomes)
     if denials.binding:
         return _Finding(Effect.DENY, denials.binding, denials.reasons, errors=denials.errors)
-    holds = weighing.weigh(candidates.holds)
+    holds = _weighed(candidates.holds, outcomes)
     if holds.binding:
         return _held(holds)
-    allows = weighing.weigh(candidates.allows)
+    allows = _weighed(candidates.allows, outcomes)
     if not allows.applies:
         return _Finding(Effect.DENY, (), ("no-rule",), errors=allows.errors)
     tier = candidates.tier
@@ -201,14 +223,21 @@ def _united(demands: Sequence[Demands]) -> Demands:
     )
 
 
-def _message(weighing: _Weighing, rules: Sequence[Rule]) -> str | None:
+def _told(known: Conclusion, shadows: Sequence[Rule], activation: Activation) -> Decision:
+    """The decision with its message, and with what the rules in shadow mode would have said."""
+    decision = replace(
+        known.decision,
+        message=_message(known.programs, activation),
+        shadow=_shadow(shadows, activation),
+    )
+    return _fit(decision)
+
+
+def _message(programs: Iterable[Program], activation: Activation) -> str | None:
     """What the determining rules say to people. A message that fails is left out, and costs no steps."""
-    programs = [rule.message for rule in rules if rule.message is not None]
-    if not programs:
-        return None
     texts: list[str] = []
-    for program in programs[:MESSAGES_MAX]:
-        text = program.evaluate_text(weighing.activation, CONDITION_STEPS_MAX).value
+    for program in programs:
+        text = program.evaluate_text(activation, CONDITION_STEPS_MAX).value
         if isinstance(text, str) and text:
             texts.append(text)
     joined = "; ".join(texts)
@@ -217,21 +246,22 @@ def _message(weighing: _Weighing, rules: Sequence[Rule]) -> str | None:
     return joined or None
 
 
-def _shadow(weighing: _Weighing, rules: Sequence[Rule]) -> tuple[tuple[str, str], ...]:
-    """What the shadow rules would have said, on a budget of their own."""
-    if not rules:
-        return ()
-    weighing.left = DECISION_STEPS_MAX
-    outcomes: list[tuple[str, str]] = []
-    for rule, value in zip(rules, weighing.values(rules), strict=True):
+def _shadow(rules: Iterable[Rule], activation: Activation) -> tuple[tuple[str, str], ...]:
+    """What each of `rules` comes to, on a budget of their own."""
+    left = DECISION_STEPS_MAX
+    said: list[tuple[str, str]] = []
+    for rule in rules:
+        value, steps = evaluation(rule)(activation, min(left, CONDITION_STEPS_MAX))
+        left -= steps
         if isinstance(value, CelFailure):
-            outcomes.append((rule.name, value.kind.value))
+            said.append((rule.name, value.kind.value))
         else:
-            outcomes.append((rule.name, rule.effect.value if value else "no-match"))
-    return tuple(outcomes)
+            said.append((rule.name, rule.effect.value if value else "no-match"))
+    return tuple(said)
 
 
 def _fit(decision: Decision) -> Decision:
+    """Cut what would not fit an entry. What was cut once fits."""
     if max(len(decision.rules), len(decision.errors), len(decision.shadow)) <= NAMED_MAX:
         return decision
     return replace(
@@ -239,5 +269,5 @@ def _fit(decision: Decision) -> Decision:
         rules=decision.rules[:NAMED_MAX],
         errors=decision.errors[:NAMED_MAX],
         shadow=decision.shadow[:NAMED_MAX],
-        reasons=(*decision.reasons, "more-rules"),
+        reasons=tuple(dict.fromkeys((*decision.reasons, "more-rules"))),
     )

@@ -20,8 +20,8 @@ KINDS_MAX: Final = 4096
 
 V = TypeVar("V")
 
-Facts: TypeAlias = tuple[bool | str, ...]
-"""The facts of a call as recorded, each of its exact type: what an index looks up."""
+Facts: TypeAlias = tuple[object, ...]
+"""The facts of a call as recorded: what an index looks up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +83,27 @@ class Match:
 
 
 _OF_TOOL: Final = itemgetter(
-    *("side_effect", "name", "verb", "risk_tier", "reversibility", "blast_radius", "cost_class")
+    *("name", "verb", "risk_tier", "reversibility", "blast_radius", "cost_class")
 )
 _TEXT: Final = {str}
 
 
 def read_facts(inputs: Mapping[str, JSON]) -> Facts | None:
-    """Take the facts of a decision input. None when one is missing or of another type."""
+    """Take the facts of a decision input. None when one is missing; `look_up` says whether they are any."""
     try:
         tool: Any = inputs["tool"]
         agent: Any = inputs["agent"]
         env: Any = inputs["env"]
-        scopes = tool["scopes"]
-        facts: Facts = (*_OF_TOOL(tool), agent["id"], env["name"], *scopes)
+        scopes: object = tool["scopes"]
+        side_effect: object = tool["side_effect"]
+        # To Python 1 is True. No other fact of a wrong type equals a text, so none is found by mistake.
+        if type(scopes) is not list or type(side_effect) is not bool:
+            return None
+        of_tool: tuple[object, ...] = _OF_TOOL(tool)
+        more = cast("list[object]", scopes)
+        return (side_effect, *of_tool, agent["id"], env["name"], *more)
     except (KeyError, TypeError):
         return None
-    # Exact types: to Python 1 is True, and a fact of another type is no fact.
-    exact = (
-        type(scopes) is list
-        and type(cast("object", facts[0])) is bool
-        and set(map(type, facts[1:])) == _TEXT
-    )
-    return facts if exact else None
 
 
 def read_call(inputs: Mapping[str, JSON]) -> Call | None:
@@ -114,20 +113,23 @@ def read_call(inputs: Mapping[str, JSON]) -> Call | None:
 
 
 def _call(facts: Facts) -> Call | None:
-    side_effect, tool, verb, tier, reversibility, blast_radius, cost_class, *rest = facts
-    agent, environment, *scopes = cast("list[str]", rest)
+    side_effect, *texts = facts
+    if set(map(type, texts)) != _TEXT:
+        return None
+    tool, verb, tier, reversibility, blast_radius, cost_class, *rest = cast("list[str]", texts)
+    agent, environment, *scopes = rest
     try:
-        effective = Tier(cast("str", tier))
+        effective = Tier(tier)
     except ValueError:
         return None
     return Call(
-        tool=cast("str", tool),
-        verb=cast("str", verb).upper(),
+        tool=tool,
+        verb=verb.upper(),
         tier=effective,
-        side_effect=cast("bool", side_effect),
-        reversibility=cast("str", reversibility),
-        blast_radius=cast("str", blast_radius),
-        cost_class=cast("str", cost_class),
+        side_effect=side_effect is True,
+        reversibility=reversibility,
+        blast_radius=blast_radius,
+        cost_class=cost_class,
         scopes=frozenset(scopes),
         agent=agent,
         environment=environment,
@@ -145,8 +147,11 @@ class Index(Generic[V]):
         self._known: dict[Facts, V] = {}
 
     def look_up(self, facts: Facts) -> V | None:
-        """What is known of this kind of call; None when its tier is none."""
-        known = self._known.get(facts)
+        """What is known of this kind of call; None when a fact is no text, or the tier is none."""
+        try:
+            known = self._known.get(facts)
+        except TypeError:  # a list, or an object, where a text belongs
+            return None
         return self._add(facts) if known is None else known
 
     def _add(self, facts: Facts) -> V | None:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from governance.errors import RefusedError
 from governance.ids import Digest
-from governance.policy.cel import Engine, Program
+from governance.policy.cel import Activation, Engine, Evaluate, Outcome, Program
 from governance.policy.index import Call, Facts, Glob, Index, Match
-from governance.policy.model import Demands, Effect, Seat, Tier
+from governance.policy.model import Decision, Demands, Effect, Seat, Tier
 
 __all__ = [
     "APPROVER",
@@ -23,6 +23,7 @@ __all__ = [
     "USE_BY_S",
     "Call",
     "Candidates",
+    "Conclusion",
     "Glob",
     "Match",
     "Mode",
@@ -30,6 +31,7 @@ __all__ = [
     "Rule",
     "Written",
     "default_demands",
+    "evaluation",
     "refuse_rollback",
 ]
 
@@ -37,6 +39,8 @@ APPROVER: Final = "approver"
 """The role that is asked where no rule names one."""
 DECIDE_BY_S: Final = 24 * 60 * 60
 USE_BY_S: Final = 60 * 60
+CONCLUSIONS_MAX: Final = 64
+"""Conclusions kept for one kind of call; more than that begin anew."""
 
 
 def default_demands(count: int = 1) -> Demands:
@@ -82,15 +86,52 @@ class Rule:
     message_text: Written | None = None
 
 
-@dataclass(frozen=True, slots=True)
+def evaluation(rule: Rule) -> Evaluate:
+    """The condition of `rule`; one that has none holds, and costs nothing."""
+    return _holds if rule.when is None else rule.when.evaluate
+
+
+_TRUE: Final = Outcome(value=True, steps=0)
+
+
+def _holds(_activation: Activation, _budget: int) -> Outcome[bool]:
+    return _TRUE
+
+
+class Conclusion(NamedTuple):
+    """A decision but for what is said about it, which `programs` say, and what shadow rules say."""
+
+    decision: Decision
+    programs: tuple[Program, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The rules that are about one kind of call, by what they would do, each in the order of names."""
+    """The rules that are about one kind of call, by what they would do, each in the order of names.
+
+    `stages` are the conditions of those that are enforced, in the order in which effects are weighed.
+    `concluded` is what followed from their outcomes before: nothing else decides. Any number of threads
+    may look it up and keep; two that conclude at once conclude the same.
+    """
 
     tier: Tier
     denials: tuple[Rule, ...]
     holds: tuple[Rule, ...]
     allows: tuple[Rule, ...]
     shadows: tuple[Rule, ...]
+    stages: tuple[tuple[Evaluate, ...], ...] = field(init=False, repr=False)
+    concluded: dict[tuple[Outcome[bool], ...], Conclusion] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        ordered = (self.denials, self.holds, self.allows)
+        stages = tuple(tuple(map(evaluation, rules)) for rules in ordered)
+        object.__setattr__(self, "stages", stages)
+        object.__setattr__(self, "concluded", {})
+
+    def keep(self, outcomes: tuple[Outcome[bool], ...], conclusion: Conclusion) -> None:
+        if len(self.concluded) >= CONCLUSIONS_MAX:
+            self.concluded.clear()
+        self.concluded[outcomes] = conclusion
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 Every tool has rules of its own: half of the rules are about it by name, the others by a pattern. By hand they are Python
 lambdas in a dictionary by tool, without checks, limits, reasons or a record: the floor. All in CPU time, in
-turns, the best of each.
+turns, the best of each. Arguments are admitted once, however many rules there are: that is told apart.
 """
 
 import functools
@@ -16,10 +16,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from governance.canonical import SALT_BYTES, commitment, freeze
 from governance.ids import Digest
-from governance.policy.admit import admissible
+from governance.policy.admit import admits
 from governance.policy.cel import CONDITION_STEPS_MAX, Engine, engine_by_name
-from governance.policy.decide import decide
+from governance.policy.decide import decide_admitted
 from governance.policy.document import load_policies
 from governance.policy.model import Effect, RiskProfile, Tier
 from governance.policy.risk import tool_input
@@ -150,7 +151,7 @@ def best(*acts: Callable[[], object]) -> list[float]:
 
 
 def deciding(policies: PolicySet, over: Sequence[Inputs]) -> Callable[[], object]:
-    return functools.partial(_each, functools.partial(decide, policies), over)
+    return functools.partial(_each, functools.partial(decide_admitted, policies), over)
 
 
 def deciding_by_hand(
@@ -165,10 +166,10 @@ def _each(act: Callable[[Inputs], object], over: Sequence[Inputs]) -> None:
 
 
 def against_lambdas(rules: int = 200) -> float:
-    """A whole decision, admission of the arguments and its record included, as a multiple of lambdas."""
+    """A whole decision about admitted arguments, its record included, as a multiple of lambdas."""
     policies, hand, asked = policy_set(rules), by_hand(rules), calls(_tools(rules))
     for inputs in asked:
-        assert decide(policies, inputs).effect is decide_by_hand(hand, inputs)
+        assert decide_admitted(policies, inputs).effect is decide_by_hand(hand, inputs)
     ours, theirs = best(deciding(policies, asked), deciding_by_hand(hand, asked))
     return ours / theirs
 
@@ -213,17 +214,28 @@ def every_candidate_over_first_hit() -> float:
     for inputs in every:
         inputs["principal"]["roles"][:] = ["lead"]
     first = [call(n % 10, 9500.0) for n in range(CALLS)]
-    assert decide(policies, every[0]).reasons == ("no-rule",)
-    assert decide(policies, first[0]).effect is Effect.DENY
+    assert decide_admitted(policies, every[0]).reasons == ("no-rule",)
+    assert decide_admitted(policies, first[0]).effect is Effect.DENY
     ours, theirs = best(deciding(policies, every), deciding(policies, first))
     return ours / theirs
 
 
 def admission_microseconds(keys: int) -> float:
-    """Looking at arguments of `keys` keys before any rule does."""
+    """Freezing arguments of `keys` keys, committing to them and admitting them: once a call."""
     args = {f"key_{n}": ("text", n, 0.5, [True, None])[n % 4] for n in range(keys)}
-    (taken,) = best(lambda: [admissible(args) for _ in range(100)])
+    salt = bytes(SALT_BYTES)
+
+    def admit() -> bool:
+        frozen = freeze(args)
+        commitment(salt, "args", frozen)
+        return admits(frozen)
+
+    assert admit()
+    (taken,) = best(lambda: [admit() for _ in range(100)])
     return taken / 100
+
+
+ADMISSIONS = {keys: functools.partial(admission_microseconds, keys) for keys in (4, 20, 200)}
 
 
 CONDITIONS = {
@@ -239,19 +251,22 @@ CONDITIONS = {
 }
 
 
-def engine_table() -> dict[str, dict[str, float]]:
-    """Condition -> engine -> microseconds an evaluation, of inputs bound once."""
+def engine_microseconds(condition: str, engine: str) -> float:
+    """One evaluation of a condition, of inputs bound before."""
     inputs = call(0, 3000.0)
     inputs["args"]["many"] = [f"name-{n}" for n in range(100)]
-    table: dict[str, dict[str, float]] = {}
-    for name, source in CONDITIONS.items():
-        asks = {**_our_asks(source, inputs), **_runtime_ask(source, inputs)}
-        counts = {engine: 500 if engine != "celpy" else 5 for engine in asks}
-        taken = best(
-            *(functools.partial(_repeat, ask, counts[engine]) for engine, ask in asks.items())
-        )
-        table[name] = {e: t / counts[e] for e, t in zip(asks, taken, strict=True)}
-    return table
+    source = CONDITIONS[condition]
+    ask = _runtime_ask(source, inputs) if engine == "celexpr" else _our_ask(engine, source, inputs)
+    count = 5 if engine == "celpy" else 500
+    (taken,) = best(functools.partial(_repeat, ask, count))
+    return taken / count
+
+
+ENGINES = {
+    (condition, engine): functools.partial(engine_microseconds, condition, engine)
+    for condition in CONDITIONS
+    for engine in ("closure", "celpy", "celexpr")
+}
 
 
 def _repeat(ask: Callable[[], object], count: int) -> None:
@@ -259,21 +274,16 @@ def _repeat(ask: Callable[[], object], count: int) -> None:
         ask()
 
 
-def _our_asks(source: str, inputs: Inputs) -> dict[str, Callable[[], object]]:
-    asks: dict[str, Callable[[], object]] = {}
-    for name in ("closure", "celpy"):
-        engine = engine_by_name(name)
-        program, bound = engine.compile(source), engine.bind(inputs)
-        asks[name] = functools.partial(program.evaluate, bound, CONDITION_STEPS_MAX)
-    return asks
+def _our_ask(name: str, source: str, inputs: Inputs) -> Callable[[], object]:
+    engine = engine_by_name(name)
+    program, bound = engine.compile(source), engine.bind(inputs)
+    return functools.partial(program.evaluate, bound, CONDITION_STEPS_MAX)
 
 
-def _runtime_ask(source: str, inputs: Inputs) -> dict[str, Callable[[], object]]:
-    """Google's C++ runtime, where it is installed."""
-    try:
-        from cel_expr_python import cel
-    except ImportError:
-        return {}
+def _runtime_ask(source: str, inputs: Inputs) -> Callable[[], object]:
+    """Google's C++ runtime."""
+    from cel_expr_python import cel
+
     names = ("tool", "args", "principal", "run", "env")
     env = cel.NewEnv(variables={**dict.fromkeys(names, cel.Type.DYN), "now": cel.Type.TIMESTAMP})
     import datetime as dt
@@ -281,20 +291,4 @@ def _runtime_ask(source: str, inputs: Inputs) -> dict[str, Callable[[], object]]
     now = dt.datetime.fromtimestamp(inputs["now"] / 1e6, dt.UTC)
     bound = env.Activation(data={**{name: inputs[name] for name in names}, "now": now})
     program = env.compile(source, disable_check=True)
-    return {"celexpr": lambda: program.eval(bound).plain_value()}
-
-
-def main() -> None:
-    print(f"decision, 200 rules / lambdas            {against_lambdas():8.2f}")
-    print(f"conditions alone / lambdas               {conditions_against_lambdas():8.2f}")
-    print(f"decision, 200 rules / 10                 {growth_200_over_10():8.2f}")
-    print(f"decision, 1,000 rules / 100              {growth_1000_over_100():8.2f}")
-    print(f"every candidate / first hit              {every_candidate_over_first_hit():8.2f}")
-    for keys in (4, 20, 200):
-        print(f"admission of {keys:3} keys, us                {admission_microseconds(keys):8.2f}")
-    for name, row in engine_table().items():
-        print(f"{name:14}", *(f"{engine} {taken:9.2f} us" for engine, taken in row.items()))
-
-
-if __name__ == "__main__":
-    main()
+    return lambda: program.eval(bound).plain_value()

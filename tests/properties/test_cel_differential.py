@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from governance.policy.cel import CONDITION_STEPS_MAX, ConditionError, engine_by_name
+from governance.policy.cel import CONDITION_STEPS_MAX, Activation, ConditionError, engine_by_name
+from governance.policy.closure_engine import compile_program
 
 CASES = 1000
 DEPTHS = (0, 0, 0, 1, 1, 2)
@@ -112,9 +113,24 @@ def indexed(r: Random) -> str:
     return f"args.{r.choice('xym')}[{key}] == {atom(r)}"
 
 
+def plain(r: Random) -> str:
+    """A test that conditions are mostly made of, which the engine has shortcuts for."""
+    field = f"{chosen(r, 'args', 'args', 'tool', 'run')}.{chosen(r, *'xyzw', 'verb', 'calls')}"
+    literal = chosen(r, "['a', 'ab']", "['a', 1]", "[1, 2]", "[]")
+    return chosen(
+        r,
+        f"{field} {chosen(r, *COMPARISONS)} {r.choice(['1', '2.5', '-3', '9007199254740993'])}",
+        f"{field} {chosen(r, '==', '!=')} {chosen(r, *TEXTS, 'true', 'null')}",
+        f"{field} in {literal}",
+        f"has({field})",
+        f"{field}.{chosen(r, 'startsWith', 'endsWith')}({chosen(r, *TEXTS)})",
+        field,
+    )
+
+
 LEAVES: list[Callable[[Random], str]] = [
     *(compared, compared, calculated, membership, presence, text_test, sized, converted),
-    *(quantified, made, timed, indexed, atom),
+    *(quantified, made, timed, indexed, atom, plain),
 ]
 
 
@@ -200,3 +216,35 @@ def test_no_engine_contradicts_another(seed: int) -> None:
     assert min(seen[True], seen[False], seen["none"]) > CASES / 20, "the conditions say too little"
     assert seen["second agrees"] > 0.95 * CASES, seen
     assert runtime is None or seen["judge agrees"] > 0.98 * CASES, seen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shortcuts_change_neither_an_outcome_nor_its_steps(seed: int) -> None:
+    """Of any inputs, a missing one or one of another type included, and however few steps there are."""
+    r = random.Random(seed)
+    seen: Counter[object] = Counter()
+    for _ in range(CASES):
+        parts = [chosen(r, *[plain(r)] * 4, condition(r, 0)) for _ in range(r.randint(1, 4))]
+        try:
+            program = compile_program(joined(r, parts))
+        except ConditionError:
+            continue
+        given = inputs(r)
+        for name in r.sample(sorted(given), r.choice([0, 0, 0, 1])):
+            given[name] = r.choice(VALUES)
+        activation = Activation(given)
+        for budget in (0, r.randint(1, 30), CONDITION_STEPS_MAX):
+            outcome = program.evaluate_exactly(activation, budget)
+            assert program.evaluate(activation, budget) == outcome, (parts, given, budget)
+            seen[outcome.value] += 1
+    assert min(seen[True], seen[False]) > CASES / 5, "the conditions say too little"
+    assert len(seen) > 4, "too few kinds of failures"
+
+
+def joined(r: Random, parts: list[str]) -> str:
+    """The parts in a random tree."""
+    if len(parts) == 1:
+        return parts[0]
+    cut = r.randint(1, len(parts) - 1)
+    whole = f"({joined(r, parts[:cut])} {chosen(r, '&&', '||')} {joined(r, parts[cut:])})"
+    return chosen(r, whole, whole, f"!{whole}")

@@ -6,9 +6,11 @@ And the index and the fast admission say what the plain readings of the same rul
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from governance.canonical import CanonicalError, freeze, thaw
 from governance.ids import Digest
 from governance.policy import admit
 from governance.policy.cel import CONDITION_STEPS_MAX, CelFailure
@@ -367,3 +369,35 @@ ALMOST_JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), ALMOST_JSON, max_size=4) | ALMOST_JSON)
 def test_admission_agrees_with_a_plain_walk(arguments: object) -> None:
     assert admit.admissible(arguments) == plain_admissible(arguments)
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), ALMOST_JSON, max_size=4))
+def test_what_the_bytes_say_of_arguments_is_what_a_walk_says(arguments: dict[str, object]) -> None:
+    try:
+        frozen = freeze(arguments)
+    except CanonicalError:
+        return
+    assert admit.admits(frozen) == plain_admissible(thaw(frozen))
+
+
+@pytest.mark.parametrize(
+    ("frozen", "admitted"),
+    [
+        (b'{"n":9223372036854775807}', True),
+        (b'{"n":9223372036854775808}', False),
+        (b'{"n":-9223372036854775808}', True),
+        (b'{"n":"9223372036854775808"}', True),
+        (b'{"t":"\\u0000"}', False),
+        (b'{"t":"\\\\u0000"}', True),
+        (b'{"a":' + b"[" * 31 + b"]" * 31 + b"}", True),
+        (b'{"a":' + b"[" * 32 + b"]" * 32 + b"}", False),
+        (b'{"a":[' + b"[]," * 40 + b"[]]}", True),
+        (b'{"a":[' + b"1," * 9_997 + b"1]}", True),
+        (b'{"a":[' + b"1," * 9_998 + b"1]}", False),
+        (b"[]", False),
+    ],
+)
+def test_limits_are_read_off_the_bytes(frozen: bytes, admitted: bool) -> None:
+    assert admit.admits(frozen) is admitted
+    assert admit.admissible(thaw(frozen)) is admitted

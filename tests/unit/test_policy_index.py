@@ -106,7 +106,8 @@ def test_a_look_alike_of_a_known_call_is_rejected_still() -> None:
     for field, odd in (
         ("side_effect", 1),
         ("side_effect", 1.0),
-        ("name", type("T", (str,), {})("tool_0")),
+        ("scopes", ()),
+        ("name", ["tool_0"]),
     ):
         tool = {**good["tool"], field: odd}
         assert decide(policies, {**good, "tool": tool}).reasons == ("input-rejected",)
