@@ -214,15 +214,42 @@ class _Celpy:
         return Activation(celpy_engine.Bound(inputs))
 
 
-_ENGINES: Final[Mapping[str, tuple[Callable[[str], Engine], int]]] = {
-    "closure": (_Closure, 1),
-    "celpy": (_Celpy, 1),
-}
-"""Name -> what makes it, and the revision of our own part. Raise a revision when the engine may give
-another outcome for some condition."""
+@dataclass(frozen=True, slots=True)
+class _Celexpr:
+    """Google's C++ runtime, where it is installed. It runs only what is cheap on the inputs at hand."""
 
-_DISTRIBUTION: Final = "cel-python"
-"""What each engine needs: both parse with it."""
+    version: str
+    name: str = "celexpr"
+
+    def compile(self, source: str) -> Program:
+        from governance.policy import celexpr_engine
+
+        return celexpr_engine.compile_program(source)
+
+    def bind(self, inputs: Mapping[str, JSON]) -> Activation:
+        from governance.policy import celexpr_engine
+
+        return Activation(celexpr_engine.bind(inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """An engine there is: what makes it, and the distribution it needs and what to install for that.
+
+    `revision` is that of our own part: raise it when the engine may give another outcome for some condition.
+    """
+
+    make: Callable[[str], Engine]
+    revision: int
+    distribution: str = "cel-python"
+    install: str = "cel-python"
+
+
+_ENGINES: Final[Mapping[str, _Listed]] = {
+    "closure": _Listed(_Closure, 1),
+    "celpy": _Listed(_Celpy, 1),
+    "celexpr": _Listed(_Celexpr, 1, "cel-expr-python", "governance[celexpr]"),
+}
 
 
 def default_engine() -> Engine:
@@ -236,14 +263,14 @@ def engine_by_name(name: str) -> Engine:
         raise InvalidInputError(
             f"unknown policy engine `{name[:80]}`", hint=did_you_mean(name, _ENGINES)
         )
-    make, revision = _ENGINES[name]
+    listed = _ENGINES[name]
     try:
-        installed = importlib.metadata.version(_DISTRIBUTION)
+        installed = importlib.metadata.version(listed.distribution)
     except importlib.metadata.PackageNotFoundError as exc:
         raise UnavailableError(
-            f"policy engine `{name}` is not installed", hint=f"install `{_DISTRIBUTION}`"
+            f"policy engine `{name}` is not installed", hint=f"install `{listed.install}`"
         ) from exc
-    return make(f"{installed}-{revision}")
+    return listed.make(f"{installed}-{listed.revision}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
