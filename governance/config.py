@@ -5,7 +5,7 @@
 | `GOVERNANCE_HOME` | the folder of ledger, key and kept checkpoint | `.governance` |
 | `GOVERNANCE_CHECKPOINT` | where the last checkpoint is kept; best on another volume | in the home |
 | `GOVERNANCE_ENVIRONMENT` | what policies read as `env.name` | `default` |
-| `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, or `celpy` as a second opinion | `closure` |
+| `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, `celpy` or `celexpr` | `closure` |
 """
 
 import os

@@ -22,11 +22,11 @@ from governance.cli.policy_sources import (
     suites_beside,
     tests_beside,
 )
-from governance.errors import InvalidInputError
+from governance.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
     from governance.policy.coverage import Coverage
-    from governance.policy.lint import Lint
+    from governance.policy.lint import Lint, TypeChecker
     from governance.policy.suite import CaseResult
 
 __all__ = ["add_to"]
@@ -61,13 +61,15 @@ def check(paths: Paths, *, tools: ToolsNamed = None, json: AsJson = False) -> No
 
     files = policy_files(paths)
     loaded = read(files)
-    lints = look(loaded, None if tools is None else shapes(tools))
+    second, checker = _second_reader()
+    lints = look(loaded, None if tools is None else shapes(tools), second=second)
     if json:
         show_json(
             {
                 "digest": loaded.digest.hex(),
                 "versions": dict(loaded.versions),
                 "rules": len(loaded.rules),
+                "checker": checker,
                 "lints": [lint.to_json() for lint in lints],
             }
         )
@@ -124,6 +126,19 @@ def coverage(paths: Paths, *, min_coverage: Least = _ALL, json: AsJson = False) 
         _tell_coverage(covered)
     if any(got.percent < min_coverage for got in covered.values()):
         raise typer.Exit(UNCOVERED)
+
+
+def _second_reader() -> "tuple[TypeChecker | None, str | None]":
+    """The type checker of engine `celexpr`, and which one that is; nothing where it is not installed."""
+    from governance.policy.cel import engine_by_name
+
+    try:
+        engine = engine_by_name("celexpr")
+    except UnavailableError:
+        return None, None
+    from governance.policy.celexpr_check import call_flaws
+
+    return call_flaws, f"{engine.name} {engine.version}"
 
 
 def _tell_lints(lints: "Sequence[Lint]") -> None:

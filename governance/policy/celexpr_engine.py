@@ -1,11 +1,15 @@
-"""How does Google's C++ runtime decide a condition? Priced before it runs, and given only what it cannot choke on.
+"""How does Google's C++ runtime decide a condition? Priced before it runs, on inputs that were looked at.
 
-With `celexpr_check` the only importer of `cel-expr-python`. Our own parser reads a condition first: names, functions and
-limits are those of every engine, and what the runtime would read otherwise is refused (`_Strict`). The runtime then
-compiles the text itself, without its type checker, and evaluates it, so that its answer is a third opinion.
+With `celexpr_check` the only importer of `cel-expr-python`. Our own parser reads a condition first, so
+names, functions and limits are those of every engine; what the runtime would read otherwise than we do is
+refused. Then the runtime compiles the text itself, without its type checker, and evaluates it: a third
+opinion on what the text means.
 
-A condition that might cost more than its budget is not run (`celexpr_price`), and steps are what it might cost. What the
-runtime says of an error is read for its kind and never shown, since it quotes arguments.
+A condition that might cost more than its budget is not run (`celexpr_price`); its steps are what it might
+have cost. What the runtime says of an error is read for its kind and never shown: it quotes arguments.
+
+What remains for the author of a rule to know: it reads 32 levels of brackets, has no `transformMap`, takes
+only fixed offsets as time zones, and spells doubles (`2.5e+06`) and times (`20.250Z`) in its own way.
 """
 
 import functools
@@ -47,8 +51,7 @@ def environment(variables: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _inputs() -> Any:
-    types = {name: cel.Type.DYN for name in INPUTS}
-    return environment({**types, "now": cel.Type.TIMESTAMP})
+    return environment({**dict.fromkeys(INPUTS, cel.Type.DYN), "now": cel.Type.TIMESTAMP})
 
 
 def bind(inputs: Mapping[str, JSON]) -> Bound:

@@ -1,11 +1,12 @@
 """What may a condition cost in Google's C++ runtime, at most? Known before it runs: nothing can stop it then.
 
-The runtime counts the turns of loops, 10,000 in one evaluation, and nothing else: no comparison of lists that double
-with each `map`, no search of one long text in another, no pattern. So each condition is priced on the
-inputs it is about to read, and is not run when it might cost more than its budget. That is fair to a plain condition
-and hard on what copies: `map` and `filter` cost the square of what they go through, as they do in the runtime.
+The runtime counts the turns of loops, 10,000 in one evaluation, and nothing else: no comparison of lists
+that double with each `map`, no search of one long text in another, no pattern. So each condition is
+priced on the inputs it is about to read, and is not run when it might cost more than its budget. That is
+fair to a plain condition and hard on what copies: `map` and `filter` cost the square of what they go
+through, as they do in the runtime.
 
-A price is never too low. For that each expression has an `Extent`, what its value may weigh at most.
+A price is never too low. For that each expression has an `_Extent`, what its value may weigh at most.
 """
 
 import re
@@ -36,7 +37,7 @@ def price(syntax: Syntax, inputs: Bound, budget: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """The bounds of a value: what it weighs with all its parts, how many it has, and what each of them weighs.
+    """The bounds of a value: its weight with all its parts, how many it has, what each of them weighs.
 
     Where `among` is known, the value is one of these, or has no part that these have not.
     """
@@ -68,12 +69,8 @@ class _Pricing:
     def of(self, syntax: Syntax, times: int) -> _Extent:
         self._charge(1, times)
         match syntax:
-            case syn.Literal(value=value):
-                return _Extent(text_weight(value)) if isinstance(value, str | bytes) else _SMALL
-            case syn.Input(name=name):
-                return self._given((self._inputs.inputs[name],))
-            case syn.Local(place=place):
-                return self._variables[place]
+            case syn.Literal() | syn.Input() | syn.Local():
+                return self._leaf(syntax)
             case syn.Field() | syn.Index():
                 return self._read(syntax, times)
             case syn.Binary():
@@ -88,6 +85,17 @@ class _Pricing:
                 for part in syn.parts(syntax):
                     self.of(part, times)
                 return _SMALL
+
+    def _leaf(self, syntax: syn.Literal | syn.Input | syn.Local) -> _Extent:
+        match syntax:
+            case syn.Literal(value=str() | bytes() as text):
+                return _Extent(text_weight(text))
+            case syn.Literal():
+                return _SMALL
+            case syn.Input(name=name):
+                return self._given((self._inputs.inputs[name],))
+            case syn.Local(place=place):
+                return self._variables[place]
 
     def _given(self, among: tuple[object, ...]) -> _Extent:
         """The extent of a value that is one of these parts of the inputs."""

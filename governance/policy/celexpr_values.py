@@ -1,8 +1,8 @@
-"""What of a decision's inputs may Google's C++ runtime be given, and how large is each part of it?
+"""What of a decision's inputs may Google's C++ runtime be given? Plain JSON within limits, weighed in steps.
 
-The runtime cuts a text at NUL, and takes its own process down over a value of ten thousand levels. So an input is
-looked at before the first program that reads it runs: one that is no plain JSON within the limits is given to
-no program. The same walk weighs it, in steps, for `celexpr_price`.
+The runtime cuts a text at NUL, and takes its own process down over a value of ten thousand levels. So an
+input is looked at before the first program that reads it runs; one that is no plain JSON within the limits
+is read by none. The same walk weighs it for `celexpr_price`.
 """
 
 import datetime as dt

@@ -5,10 +5,10 @@ what must not run. Without tools, only what holds with any tools is said: nothin
 nothing of which tool a rule is about.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from governance.canonical import JSON
 from governance.ids import Digest
@@ -17,6 +17,7 @@ from governance.policy.declarations import (
     BOOL,
     TEXT,
     ToolShape,
+    Type,
     declared_inputs,
 )
 from governance.policy.flaws import Code, Flaw, Severity, near
@@ -32,6 +33,7 @@ __all__ = [
     "Severity",
     "ToolShape",
     "Toolbox",
+    "TypeChecker",
     "check",
     "refuse_errors",
     "refuse_unfit",
@@ -84,18 +86,26 @@ class Toolbox:
         return hash(self.definitions)
 
 
+TypeChecker: TypeAlias = Callable[[str, Mapping[str, Type], Iterable[Flaw]], tuple[Flaw, ...]]
+"""A second reader of a condition: its text, its inputs, and what was found so far -> what was not."""
+
+
 def check(
     policies: PolicySet,
     tools: Mapping[str, ToolShape] | None = None,
     *,
     absent: Severity = Severity.WARNING,
+    second: TypeChecker | None = None,
 ) -> tuple[Lint, ...]:
     """Tell what is wrong with a set, in the order of its text. Of `tools` None means that they are not known.
 
     `absent`: how bad it is that a rule speaks of what these tools do not have. One set may serve many agents.
+    `second`: another reader of each condition, which can add warnings and nothing else.
     """
     found = [
-        lint for rule in policies.rules for lint in _Checked(policies, rule, tools, absent).lints()
+        lint
+        for rule in policies.rules
+        for lint in _Checked(policies, rule, tools, absent, second).lints()
     ]
     found += _unreachable(policies, tools)
     return tuple(
@@ -155,6 +165,7 @@ class _Checked:
     rule: Rule
     tools: Mapping[str, ToolShape] | None
     absent: Severity
+    second: TypeChecker | None
 
     def lints(self) -> Iterator[Lint]:
         about = None if self.tools is None else _about(self.rule.match, self.tools)
@@ -215,7 +226,8 @@ class _Checked:
         if named is not None:  # of the names themselves all tools of the rule are known
             inputs["tool"] = declared_inputs(about, self.tools)["tool"]
         ground = Ground(inputs, self.rule.effect, self.absent)
-        return flaws_of(syntax, ground, TEXT if is_message else BOOL)
+        flaws = flaws_of(syntax, ground, TEXT if is_message else BOOL)
+        return flaws if self.second is None else (*flaws, *self.second(text, inputs, flaws))
 
     def _at_rule(self, code: Code, message: str, hint: str, severity: Severity) -> Lint:
         return _at_rule(self.rule, code, message, hint, severity)

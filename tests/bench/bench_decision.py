@@ -256,7 +256,7 @@ def engine_microseconds(condition: str, engine: str) -> float:
     inputs = call(0, 3000.0)
     inputs["args"]["many"] = [f"name-{n}" for n in range(100)]
     source = CONDITIONS[condition]
-    ask = _runtime_ask(source, inputs) if engine == "celexpr" else _our_ask(engine, source, inputs)
+    ask = _ask(engine, source, inputs)
     count = 5 if engine == "celpy" else 500
     (taken,) = best(functools.partial(_repeat, ask, count))
     return taken / count
@@ -274,21 +274,7 @@ def _repeat(ask: Callable[[], object], count: int) -> None:
         ask()
 
 
-def _our_ask(name: str, source: str, inputs: Inputs) -> Callable[[], object]:
+def _ask(name: str, source: str, inputs: Inputs) -> Callable[[], object]:
     engine = engine_by_name(name)
     program, bound = engine.compile(source), engine.bind(inputs)
     return functools.partial(program.evaluate, bound, CONDITION_STEPS_MAX)
-
-
-def _runtime_ask(source: str, inputs: Inputs) -> Callable[[], object]:
-    """Google's C++ runtime."""
-    from cel_expr_python import cel
-
-    names = ("tool", "args", "principal", "run", "env")
-    env = cel.NewEnv(variables={**dict.fromkeys(names, cel.Type.DYN), "now": cel.Type.TIMESTAMP})
-    import datetime as dt
-
-    now = dt.datetime.fromtimestamp(inputs["now"] / 1e6, dt.UTC)
-    bound = env.Activation(data={**{name: inputs[name] for name in names}, "now": now})
-    program = env.compile(source, disable_check=True)
-    return lambda: program.eval(bound).plain_value()

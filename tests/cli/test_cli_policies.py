@@ -1,5 +1,7 @@
 """`policy check` and `policy test`: what is wrong, where, and which cases fail."""
 
+import importlib.metadata
+import sys
 from pathlib import Path
 
 import pytest
@@ -216,3 +218,43 @@ def test_without_tests_there_is_nothing_to_measure(cli, folder):
     (folder / "desk.test.yaml").unlink()
     assert cli("policy", "bench", folder).status == 2
     assert cli("policy", "bench", folder, "--seconds", 0).status == 2
+
+
+UNTYPED = """
+policy: desk
+version: 1
+rules:
+  - id: reads
+    when: now.getHours(2) == 1 && principal.roles.exists(r, r.startsWith(5))
+    effect: allow
+"""
+
+
+def test_a_second_type_checker_warns_where_it_is_installed_and_decides_nothing(
+    cli, folder, monkeypatch
+):
+    (folder / "desk.yaml").write_text(UNTYPED)
+    installed = cli("policy", "check", folder, "--json")
+    version = importlib.metadata.version
+
+    def hidden(name):
+        if name == "cel-expr-python":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", hidden)
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    alone = cli("policy", "check", folder, "--json")
+    assert (installed.status, alone.status) == (0, 0)
+    assert installed.json["digest"] == alone.json["digest"]
+    assert installed.json["checker"].startswith("celexpr 0.1.")
+    assert alone.json["checker"] is None
+    assert alone.json["lints"] == []
+    told = [
+        (lint["line"], lint["column"], lint["severity"], lint["message"])
+        for lint in installed.json["lints"]
+    ]
+    assert told == [
+        (6, 15, "warning", "`getHours` takes no such values: timestamp, int"),
+        (6, 63, "warning", "`startsWith` takes no such values: text, int"),
+    ]

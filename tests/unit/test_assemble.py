@@ -113,12 +113,12 @@ def test_policies_that_cannot_be_read_say_which(tmp_path):
 
 def test_another_engine_is_another_policy_set_and_an_unknown_one_fails_the_load(monkeypatch):
     digests = set()
-    for engine in ("closure", "celpy"):
+    for engine in ("closure", "celpy", "celexpr"):
         monkeypatch.setenv("GOVERNANCE_ENGINE", engine)
         with Governance.in_memory(policies={"p.yaml": ALLOW}) as governance:
             assert governance.policies.engine.startswith(f"{engine} ")
             digests.add(governance.policies.digest)
-    assert len(digests) == 2
+    assert len(digests) == 3
     monkeypatch.setenv("GOVERNANCE_ENGINE", "closures")
     with pytest.raises(InvalidInputError, match="unknown policy engine `closures`"):
         Governance.in_memory(policies={"p.yaml": ALLOW})
