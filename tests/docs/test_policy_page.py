@@ -3,8 +3,9 @@
 from docs.reading import ROOT, blocks, rows, spelled
 
 from governance.cli.entry import app
+from governance.cli.policy_bench import ENGINES
 from governance.ledger.entry import Kind
-from governance.policy.cel import default_engine
+from governance.policy.cel import default_engine, engine_by_name
 from governance.policy.decide import decide
 from governance.policy.document import MATCH_FIELDS, load_policies
 from governance.policy.model import VERB_TIERS
@@ -36,6 +37,12 @@ def test_every_line_of_the_language_compiles():
     assert lines
     for line in lines:
         default_engine().compile(line)
+
+
+def test_every_engine_is_listed_and_can_be_had():
+    assert [engine_by_name(spelled(row[0])[0]).name for row in rows(TEXT, "engine")] == list(
+        ENGINES
+    )
 
 
 def test_every_shipped_policy_is_listed():
