@@ -76,11 +76,11 @@ def policy_files(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def load(files: Sequence[Path], engine: "Engine | None" = None) -> "PolicySet":
-    """Load policy files as one set."""
+    """Load policy files as one set, for the engine that decides here unless another is given."""
     from governance.config import read_policy_files
     from governance.policy.document import load_policies
 
-    return load_policies(read_policy_files(tuple(files)), engine)
+    return load_policies(read_policy_files(tuple(files)), engine or _engine_here())
 
 
 def read(files: Sequence[Path]) -> "PolicySet":
@@ -88,7 +88,14 @@ def read(files: Sequence[Path]) -> "PolicySet":
     from governance.config import read_policy_files
     from governance.policy.document import read_policies
 
-    return read_policies(read_policy_files(tuple(files)))
+    return read_policies(read_policy_files(tuple(files)), _engine_here())
+
+
+def _engine_here() -> "Engine":
+    from governance.config import engine_name
+    from governance.policy.cel import engine_by_name
+
+    return engine_by_name(engine_name())
 
 
 def shapes(target: str) -> "dict[str, ToolShape]":

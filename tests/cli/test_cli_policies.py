@@ -258,3 +258,20 @@ def test_a_second_type_checker_warns_where_it_is_installed_and_decides_nothing(
         (6, 15, "warning", "`getHours` takes no such values: timestamp, int"),
         (6, 63, "warning", "`startsWith` takes no such values: text, int"),
     ]
+
+
+def test_policies_are_read_for_the_engine_that_will_decide(cli, folder, monkeypatch):
+    digests = set()
+    for engine in ("closure", "celpy", "celexpr"):
+        monkeypatch.setenv("GOVERNANCE_ENGINE", engine)
+        digests.add(cli("policy", "check", folder, "--json").json["digest"])
+        assert cli("policy", "test", folder).status == 0
+    assert len(digests) == 3
+    (folder / "desk.yaml").write_text(
+        UNTYPED.replace("now.getHours(2) == 1", "args.x.transformMap(k, v, v) == args.x")
+    )
+    done = cli("policy", "check", folder)
+    assert done.status == 2
+    assert "desk.yaml:6: engine `celexpr` has no `transformMap`" in done.err
+    monkeypatch.setenv("GOVERNANCE_ENGINE", "closure")
+    assert cli("policy", "check", folder).status == 0
