@@ -36,6 +36,7 @@ class Code(StrEnum):
     FROM_ARGUMENTS = "from-arguments"
     ORDER_OF_TIERS = "order-of-tiers"
     REDUNDANT = "redundant"
+    SWALLOWED = "swallowed"
     UNCHECKED = "unchecked"
 
 

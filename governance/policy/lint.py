@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from governance.canonical import JSON
 from governance.ids import Digest
 from governance.policy.cel import INPUTS, ConditionError
+from governance.policy.comments import swallowed
 from governance.policy.declarations import (
     BOOL,
     TEXT,
@@ -114,9 +115,9 @@ def check(
 
 
 def refuse_errors(policies: PolicySet, tools: Mapping[str, ToolShape] | None = None) -> None:
-    """Raise PolicyError for the first error. Without tools only names are looked at: that costs no parser."""
-    named = (tools is not None) or any(map(_misnames, policies.rules))
-    if named:
+    """Raise PolicyError for the first error. Without tools only names and comments are looked at: where
+    there is nothing to find, that costs no parser."""
+    if tools is not None or any(_misnames(r) or _comments(r) for r in policies.rules):
         _raise(_first_error(check(policies, tools)))
 
 
@@ -144,6 +145,11 @@ def _misnames(rule: Rule) -> bool:
     """Tell whether a rule reads a field that no decision input has."""
     programs = [program for program in (rule.when, rule.message) if program is not None]
     return any(not _declared(name) for program in programs for name in program.references)
+
+
+def _comments(rule: Rule) -> bool:
+    """Tell whether there may be a comment in a rule."""
+    return any("//" in text.text for text in (rule.when_text, rule.message_text) if text)
 
 
 def _declared(reference: str) -> bool:
@@ -194,12 +200,15 @@ class _Checked:
     def _expression(
         self, written: Written, about: Mapping[str, ToolShape] | None, *, is_message: bool
     ) -> Iterator[Lint]:
+        raw = self.policies.files.get(written.file, "")
         try:
-            flaws = self._flaws(written.text, about, is_message=is_message)
+            flaws = (
+                *self._flaws(written.text, about, is_message=is_message),
+                *swallowed(written, raw),
+            )
         except ConditionError as exc:
             # Another engine takes what our parser does not; then nothing is known of it.
             flaws = (Flaw(0, Severity.WARNING, Code.UNCHECKED, exc.message, exc.hint),)
-        raw = self.policies.files.get(written.file, "")
         for flaw in flaws:
             before = written.text[: flaw.position or 0]
             line, column = place_in(raw, written.line, written.column, before)

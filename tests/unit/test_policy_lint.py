@@ -423,6 +423,64 @@ def test_a_condition_that_cannot_be_checked_is_told_and_not_refused() -> None:
     assert lint.message == "not a CEL expression"
 
 
+# --- comments ---------------------------------------------------------------------------------------
+
+COMMENTED = """policy: p
+version: 1
+rules:
+  - id: r
+    effect: allow
+    when: >-
+      run.step < 5   // a few
+      && run.failures == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (COMMENTED, (7, 22)),
+        (COMMENTED.replace(">-", ">"), (7, 22)),
+        (COMMENTED.replace(">-\n      ", ""), (6, 26)),
+        (COMMENTED.replace("a few", "a few\n\n"), None),
+        (COMMENTED.replace(">-\n      run", '"run').replace("== 0", '== 0"'), (6, 27)),
+        (COMMENTED.replace("run.step < 5 ", "env.name != '//' "), (7, 26)),
+        (COMMENTED.replace("a few", "a few\n      // of them"), (7, 22)),
+        (COMMENTED.replace("|-", "|").replace(">-", "|"), None),
+        (COMMENTED.replace("// a few", ""), None),
+        (COMMENTED.replace("// a few", "&& env.name != '//'"), None),
+        (
+            COMMENTED.replace("// a few\n      && run.failures == 0", "// a few\n      // steps"),
+            None,
+        ),
+        (
+            COMMENTED.replace("run.step < 5   // a few\n      &&", "run.step < 5 &&\n     ")
+            + "      // end\n",
+            None,
+        ),
+    ],
+)
+def test_a_comment_that_swallows_the_next_line_is_an_error(
+    text: str, place: tuple[int, int] | None
+) -> None:
+    found = [lint for lint in check(read_policies({"p": text})) if lint.code == Code.SWALLOWED]
+    assert [(lint.line, lint.column) for lint in found] == ([place] if place else [])
+    if place is None:
+        load_policies({"p": text})
+        return
+    assert found[0].severity is Severity.ERROR
+    with pytest.raises(PolicyError, match="the comment goes on over the next lines") as caught:
+        load_policies({"p": text})
+    assert caught.value.line == place[0]
+    assert "write `|`" in caught.value.hint
+
+
+def test_a_message_loses_no_rule_over_its_comment() -> None:
+    text = COMMENTED.replace("when:", "message:").replace("run.step < 5", "'a' + 'b'")
+    (lint,) = check(load_policies({"p": text}))
+    assert (lint.code, lint.severity) == (Code.SWALLOWED, Severity.WARNING)
+
+
 # --- loading and running ----------------------------------------------------------------------------
 
 MISSPELT = "policy: p\nversion: 1\nrules:\n- {id: r, effect: deny, when: args.amout_cents > 5}\n"
