@@ -22,6 +22,7 @@ __all__ = ["TooDear", "price"]
 
 _COPIED_PER_STEP: Final = 16
 """How many elements the runtime copies in the time of a step."""
+_WEIGHED_PER_STEP: Final = 64
 
 
 class TooDear(Exception):  # noqa: N818 - a signal: it ends as a CelFailure
@@ -99,6 +100,7 @@ class _Pricing:
 
     def _given(self, among: tuple[object, ...]) -> _Extent:
         """The extent of a value that is one of these parts of the inputs."""
+        self._charge(len(among) // _WEIGHED_PER_STEP, 1)  # what pricing costs itself
         weight = max(map(self._inputs.weight, among), default=1)
         return _Extent(weight, max(map(_count, among), default=0), among=among)
 
@@ -111,9 +113,8 @@ class _Pricing:
         else:
             self._charge(self.of(syntax.key, times).weight, times)
             name = syntax.key.value if isinstance(syntax.key, syn.Literal) else None
-        if type(name) is str and owner.among is not None:
-            maps = (cast("dict[str, object]", m) for m in owner.among if type(m) is dict)
-            return self._given(tuple(m[name] for m in maps if name in m))
+        if type(name) in (str, int) and owner.among is not None:
+            return self._given(tuple(p for v in owner.among for p in _named(v, name)))
         return self._element(owner, values=True)
 
     def _element(self, whole: _Extent, *, values: bool) -> _Extent:
@@ -227,6 +228,16 @@ def _pieces(text: _Extent) -> int:
 
 def _count(value: object) -> int:
     return len(cast("Any", value)) if type(value) in (list, dict) else 0
+
+
+def _named(value: object, name: object) -> Iterable[object]:
+    """What stands in a part of the inputs under a literal name or place."""
+    if type(value) is dict:
+        members = cast("dict[object, object]", value)
+        return (members[name],) if name in members else ()
+    if type(value) is list and type(name) is int and name >= 0:
+        return cast("list[object]", value)[name : name + 1]
+    return ()
 
 
 def _parts(value: object, *, values: bool) -> Iterable[object]:

@@ -168,6 +168,8 @@ def test_what_it_says_in_a_new_way_is_a_failure(monkeypatch: pytest.MonkeyPatch)
     assert kind("1 / 0 == 1") == "internal"
     assert kind("{'a': 1, 'a': 2}.size() == 2") == "internal"
     assert kind("args.list.exists(x, x / 0 == 1)", list=[1]) == "internal"
+    monkeypatch.setattr(celexpr_engine, "price", lambda *_: 1 / 0)
+    assert kind("true") == "internal"
 
 
 def test_eight_threads_over_one_activation_get_no_wrong_answer() -> None:
@@ -320,6 +322,8 @@ CHEAP = {
     "args.many[4999].contains('a') && args.long[7] == 7": 30,
     "args.big == 'x' || args.big != 'y'": 12,
     "args.ten.map(x, [x, x]).exists(p, p[0] == p[1])": 200,
+    "args.many[0].split('').all(c, c == 'a')": 400,
+    "(args.many[0] + 'b').split('b').size() == 2": 150,
     "args.deep[0][0][0].all(x, x >= 0)": 120,
     "args.ten[3].matches('(') || 'abc'.matches('^[a-z]{1,9}$')": 300,
 }
@@ -365,6 +369,8 @@ def test_its_refusals_have_a_place() -> None:
         ("args.x == 1 &&\n now.getHours('Europe/Paris') == 1", 2, 15),
         ("args.m.transformMap(k, v, v) == {}", 1, 8),
         ("args.x ==\n 'a\\x00'", 2, 2),
+        ("true &&\n  args.in == 1", 2, 8),  # a word of the language to its parser
+        ("(" * 40 + "true" + ")" * 40, 1, 1),
     ):
         with pytest.raises(ConditionError) as caught:
             ENGINE.compile(source)
