@@ -102,6 +102,7 @@ def test_a_rule_of_the_case_decides_as_it_should(case: Case) -> None:
     assert bool(decision.errors) is (case.expected is ERROR)
 
 
+@pytest.mark.timeout(60)
 def test_the_third_engine_says_the_same_or_nothing(case: list[Case]) -> None:
     """Refusing a condition, or failing, is a difference we bear; another value is none."""
     engine, agreed = engine_by_name("celexpr"), 0
