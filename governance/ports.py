@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Kind, Record
+from governance.ledger.merkle import Node
 
 __all__ = [
     "Clock",
@@ -31,6 +32,7 @@ __all__ = [
     "Signer",
     "Store",
     "Transaction",
+    "Tree",
 ]
 
 T = TypeVar("T")
@@ -140,6 +142,22 @@ class People(Protocol):
         ...
 
 
+class Tree(Protocol):
+    """The Merkle tree over the log, and what was signed of it. No evidence before a signature agrees."""
+
+    def nodes(self, nodes: Sequence[Node]) -> Sequence[Digest]:
+        """Give the hashes of perfect subtrees, in the order asked, without reading the whole log.
+
+        Raises InvalidInputError for one that reaches past the head, TamperedError when what it would
+        be computed from is missing.
+        """
+        ...
+
+    def checkpoint(self, size: int) -> str | None:
+        """Find the signed note over exactly `size` entries."""
+        ...
+
+
 class Reader(Protocol):
     """One consistent moment of the log. Every record read is checked against its own hash and links."""
 
@@ -148,6 +166,9 @@ class Reader(Protocol):
 
     @property
     def leases(self) -> Leases: ...
+
+    @property
+    def tree(self) -> Tree: ...
 
     def head(self) -> Head: ...
 

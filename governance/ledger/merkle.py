@@ -13,6 +13,9 @@ those roots (32 bytes each): at most 2,056 bytes, 200 at 100,000 entries.
 
 Proofs are made over a reader of *nodes*: (level, place) is the perfect subtree over the leaves from
 `place << level` on, `1 << level` of them. All nodes of a proof are asked for at once.
+
+A *tile* is 256 nodes side by side. Whoever keeps the roots of whole tiles (`completed_by`), of leaves,
+of tiles of leaves and so on, can compute every node from at most 128 hashes.
 """
 
 import hashlib
@@ -25,9 +28,11 @@ from governance.ids import Digest
 
 __all__ = [
     "EMPTY_ROOT",
+    "TILE_HEIGHT",
     "Edge",
     "Node",
     "NodeReader",
+    "completed_by",
     "consistency_proof",
     "inclusion_proof",
     "over_leaves",
@@ -38,8 +43,11 @@ __all__ = [
 
 EMPTY_ROOT: Final = Digest(hashlib.sha256(b"").digest())
 SIZE_MAX: Final = 2**63 - 1
+TILE_HEIGHT: Final = 8
+"""The levels of a tile: 256 nodes wide, as in C2SP tlog-tiles."""
 
 _SIZE_BYTES: Final = 8
+_TILE_WIDTH: Final = 1 << TILE_HEIGHT
 _HASH_BYTES: Final = 32
 _sha256: Final = hashlib.sha256
 
@@ -99,6 +107,21 @@ class Edge:
             raise InvalidInputError(f"malformed tree edge of {len(raw)} bytes")
         cuts = range(_SIZE_BYTES, expected, _HASH_BYTES)
         return cls(size, tuple(Digest(raw[at : at + _HASH_BYTES]) for at in cuts))
+
+
+def completed_by(leaf: Digest, edge: Edge) -> list[tuple[Node, Digest]]:
+    """The roots of tiles that are whole once `leaf` stands behind `edge`: mostly none."""
+    found = list[tuple[Node, Digest]]()
+    if (edge.size + 1) % _TILE_WIDTH:
+        return found
+    level, node = 0, leaf
+    for peak in reversed(edge.peaks):
+        if not edge.size >> level & 1:  # not as large as what we hold: the next leaves join it
+            break
+        level, node = level + 1, _node(peak, node)
+        if level % TILE_HEIGHT == 0:
+            found.append((Node(level, edge.size >> level), node))
+    return found
 
 
 def root_of(leaves: Sequence[Digest]) -> Digest:

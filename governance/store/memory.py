@@ -13,6 +13,7 @@ from typing import TypeVar
 from governance.errors import ConflictError, UnavailableError
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Kind, Record
+from governance.ledger.merkle import Node, over_leaves
 from governance.ports import Clock, Head, Lease, Person, Reader, RunHead, Signer, Transaction
 from governance.store.checkpoints import CHECKPOINT_ENTRIES, Charter
 from governance.store.desk import name_taken, read_only
@@ -28,6 +29,7 @@ from governance.store.projection import (
     request_of,
     start,
 )
+from governance.store.tree import check_nodes
 
 __all__ = ["MemoryStore"]
 
@@ -58,6 +60,10 @@ class _MemoryReader:
     @property
     def leases(self) -> "_MemoryLeases":
         return _MemoryLeases(self)
+
+    @property
+    def tree(self) -> "_MemoryTree":
+        return _MemoryTree(self)
 
     def change(self, _: _Moment, /) -> None:
         raise read_only()
@@ -144,6 +150,19 @@ class _MemoryTransaction(_MemoryReader):
             )
         requests = {**now.requests, move.request: move.run}
         self.moment = replace(now, open=(*now.open, move.request), requests=requests)
+
+
+class _MemoryTree:
+    def __init__(self, owner: _MemoryReader) -> None:
+        self._owner = owner
+
+    def nodes(self, nodes: Sequence[Node]) -> Sequence[Digest]:
+        records = self._owner.moment.records
+        check_nodes(nodes, len(records))
+        return over_leaves([record.entry.hash for record in records])(nodes)
+
+    def checkpoint(self, size: int) -> str | None:
+        return dict(self._owner.moment.checkpoints).get(size)
 
 
 class _MemoryPeople:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from governance.errors import TamperedError
-from governance.ids import RequestId, RunId
+from governance.ids import Digest, RequestId, RunId
 from governance.ledger.entry import Record
+from governance.ledger.merkle import Node
 from governance.ports import RunHead
 from governance.store.projection import Tip
 from governance.store.rows import LINK_BYTES, Row, entry_index, payload_rows, run_row
@@ -39,6 +40,7 @@ _REQUEST: Final = """
 _LATEST: Final = """
     INSERT INTO latest (key, seq) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET seq = excluded.seq
 """
+_NODE: Final = "INSERT INTO node (level, place, hash) VALUES (?, ?, ?)"
 _HEAD: Final = "UPDATE head SET size = ?, last = ?, edge = ?, ts = ?"
 
 
@@ -60,6 +62,7 @@ class Moves:
     runs: dict[RunId, tuple[int, RunHead]] = field(default_factory=dict[RunId, tuple[int, RunHead]])
     requests: dict[RequestId, Request] = field(default_factory=dict[RequestId, Request])
     latest: dict[str, int] = field(default_factory=dict[str, int])
+    nodes: list[tuple[Node, Digest]] = field(default_factory=list[tuple[Node, Digest]])
 
     def take(self, later: "Moves") -> None:
         """Add what a later work has moved."""
@@ -68,6 +71,7 @@ class Moves:
         self.runs |= later.runs
         self.requests |= later.requests
         self.latest |= later.latest
+        self.nodes += later.nodes
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write what moved. Raises TamperedError when the log does not end where its head says."""
@@ -93,6 +97,8 @@ class Moves:
             requests = [(key, one.run, one.seq, one.open) for key, one in self.requests.items()]
             connection.executemany(_REQUEST, requests)
         connection.executemany(_LATEST, list(self.latest.items()))
+        if self.nodes:
+            connection.executemany(_NODE, [(*node, hash) for node, hash in self.nodes])
         tip = self.tip
         connection.execute(_HEAD, (tip.size, tip.last, tip.edge.to_bytes(), tip.ts))
 

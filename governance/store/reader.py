@@ -25,6 +25,7 @@ from governance.store.rows import (
     to_payloads,
     to_run_head,
 )
+from governance.store.tree import SqliteTree
 
 __all__ = ["SqliteReader", "read_tip"]
 
@@ -61,7 +62,6 @@ _OPEN_REQUESTS = "SELECT run, request FROM request WHERE open ORDER BY seq"
 _FIND_REQUEST = "SELECT run FROM request WHERE request = ?"
 _LATEST = "SELECT max(seq) FROM latest WHERE key IN (SELECT value FROM json_each(?))"
 _CHECKPOINTS = "SELECT size, note FROM checkpoint ORDER BY size"
-_CHECKPOINT = "SELECT note FROM checkpoint WHERE size = ?"
 
 
 def read_tip(connection: sqlite3.Connection, origin: Origin, known: Tip | None = None) -> Tip:
@@ -102,6 +102,10 @@ class SqliteReader:
     @property
     def leases(self) -> SqliteLeases:
         return SqliteLeases(self._connection, writable=False)
+
+    @property
+    def tree(self) -> SqliteTree:
+        return SqliteTree(self._settled(), self.tip.size)
 
     def head(self) -> Head:
         return self.tip.head
@@ -164,11 +168,6 @@ class SqliteReader:
 
     def checkpoints(self) -> Sequence[tuple[int, str]]:
         return self._settled().execute(_CHECKPOINTS).fetchall()
-
-    def checkpoint_at(self, size: int) -> str | None:
-        """The signed note over exactly `size` entries, if there is one."""
-        row = self._one(_CHECKPOINT, size)
-        return row[0] if row else None
 
     def _settled(self) -> sqlite3.Connection:
         """The connection, once everything this reader should see is in the database."""

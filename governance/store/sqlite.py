@@ -286,4 +286,4 @@ def _check_kept(connection: sqlite3.Connection, charter: Charter, kept: KeptChec
             f"kept checkpoint `{kept.path}` is gone, and the log has signed",
             hint="restore it, or put the newest checkpoint that you trust there",
         )
-    kept.check(note, reader.head(), reader.checkpoint_at)
+    kept.check(note, reader.head(), reader.tree.checkpoint)

@@ -3,6 +3,7 @@
     entry       one row per ledger entry: the exact bytes, and an index over them
     payload     content under a commitment; a row goes when the content is erased
     head        one row: where the next entry attaches, and the right edge of the Merkle tree
+    node        roots of whole tiles of the tree, for proofs
     run         the head of every run; request, latest: other ways to find an entry
     checkpoint  signed notes
     person, lease, meta   no evidence
@@ -68,6 +69,16 @@ class HeadRow(_Table, table=True):
     last: bytes
     edge: bytes
     ts: int
+
+
+class NodeRow(_Table, table=True):
+    """The root of a whole tile (`merkle.completed_by`): of 256 entries, of 65,536, and so on."""
+
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    level: int = Field(primary_key=True)
+    place: int = Field(primary_key=True)
+    hash: bytes
 
 
 class RunRow(_Table, table=True):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from governance.errors import ConflictError
 from governance.ids import Micros, RequestId, RunId
 from governance.ledger.entry import Draft, Entry, Record
+from governance.ledger.merkle import completed_by
 from governance.ports import RunHead
 from governance.store.checkpoints import Charter
 from governance.store.desk import SqliteLeases, SqlitePeople
@@ -92,15 +93,17 @@ class SqliteTransaction(SqliteReader):
         moves.records.append(record)
         for key in latest_keys(entry):
             moves.latest[key] = entry.seq
+        moves.nodes += completed_by(entry.hash, moves.tip.edge)
         moves.tip = extend(moves.tip, entry)
         return record
 
     def sign(self) -> tuple[int, str]:
         """Sign the head as this work sees it, unless it is signed already."""
         size = self.tip.size
-        note = self.checkpoint_at(size)
+        stored = self.tree.checkpoint
+        note = stored(size)
         if note is None:
-            note = self._commit.charter.sign(self.head(), self.checkpoint_at)
+            note = self._commit.charter.sign(self.head(), stored)
             self._protect()
             self._connection.execute(_ADD_CHECKPOINT, (size, note))
         self._signed = size, note
@@ -126,6 +129,7 @@ class SqliteTransaction(SqliteReader):
             self._protect()
             self._moves.write(self._connection)
             self._moves.records.clear()
+            self._moves.nodes.clear()
         else:
             self._commit.write()
         return self._connection
