@@ -47,7 +47,7 @@ TILE_HEIGHT: Final = 8
 """The levels of a tile: 256 nodes wide, as in C2SP tlog-tiles."""
 
 _SIZE_BYTES: Final = 8
-_TILE_WIDTH: Final = 1 << TILE_HEIGHT
+_TILE_MASK: Final = (1 << TILE_HEIGHT) - 1
 _HASH_BYTES: Final = 32
 _sha256: Final = hashlib.sha256
 
@@ -109,12 +109,11 @@ class Edge:
         return cls(size, tuple(Digest(raw[at : at + _HASH_BYTES]) for at in cuts))
 
 
-def completed_by(leaf: Digest, edge: Edge) -> list[tuple[Node, Digest]]:
+def completed_by(leaf: Digest, edge: Edge) -> Sequence[tuple[Node, Digest]]:
     """The roots of tiles that are whole once `leaf` stands behind `edge`: mostly none."""
-    found = list[tuple[Node, Digest]]()
-    if (edge.size + 1) % _TILE_WIDTH:
-        return found
-    level, node = 0, leaf
+    if ~edge.size & _TILE_MASK:  # asked at every append
+        return ()
+    level, node, found = 0, leaf, list[tuple[Node, Digest]]()
     for peak in reversed(edge.peaks):
         if not edge.size >> level & 1:  # not as large as what we hold: the next leaves join it
             break
