@@ -1,7 +1,7 @@
 """What happened in a run, in which order, and on whose word? Pure: records in, lines out.
 
 A line is raw: its texts come from models, tools and people. Whoever draws it makes them visible first.
-What the log no longer holds (an erased payload) is said to be missing, never guessed.
+What is not at hand (an erased payload, a withheld one) is said to be missing, never guessed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ TEXT_CHARS_MAX: Final = 300
 DIGEST_CHARS: Final = 8
 
 _CUT: Final = "…"
-_GONE: Final = "(no longer in the log)"
+_GONE: Final = "(not at hand)"
 _MILLI: Final = 1_000
 _SECOND: Final = 1_000_000
 _MINUTE_S: Final = 60

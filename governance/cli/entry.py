@@ -15,7 +15,16 @@ from typing import Annotated, Final
 
 import typer
 
-from governance.cli import approvals, demo, evidence, installation, policies, runs, serving
+from governance.cli import (
+    approvals,
+    demo,
+    evidence,
+    installation,
+    policies,
+    receipts,
+    runs,
+    serving,
+)
 from governance.cli.console import ReaderGoneError, plain, talk
 from governance.errors import GovernanceError, UnavailableError
 
@@ -54,7 +63,7 @@ def top(
     """Decide, approve, record and prove what agents do."""
 
 
-for _room in (installation, serving, runs, approvals, policies, evidence, demo):
+for _room in (installation, serving, runs, approvals, policies, evidence, receipts, demo):
     _room.add_to(app)
 
 

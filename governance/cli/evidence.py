@@ -26,12 +26,18 @@ LONG_ENTRIES: Final = 20_000
 EXPORTER: Final = SubjectId("system:export")
 
 Folder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of the bundle.")]
+Evidence = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BUNDLE|RECEIPT", help="The folder of a bundle, or the file of a receipt."
+    ),
+]
 Keys = Annotated[
     list[str] | None,
     typer.Option(
         "--key",
         metavar="VKEY",
-        help="A verifier key to pin, or a file that holds one: not from the bundle. May be repeated.",
+        help="A verifier key to pin, or a file that holds one: not from the evidence. May be repeated.",
         show_default=False,
     ),
 ]
@@ -63,29 +69,51 @@ def export(bundle: Folder, *, home: HomeDir = None, json: AsJson = False) -> Non
     return None
 
 
-def verify(bundle: Folder, *, key: Keys = None, json: AsJson = False) -> None:
-    """Judge a bundle offline: integrity, trust, completeness and lawfulness.
+def verify(evidence: Evidence, *, key: Keys = None, json: AsJson = False) -> None:
+    """Judge a bundle or a receipt offline: integrity, trust, completeness and lawfulness.
 
-    Exit status 0 only if all four hold, else 5; 2 when there is nothing to judge.
+    Exit status 0 only if all four hold, else 5; 2 when there is nothing to judge. Of a receipt integrity
+    and trust must hold: it is part of a log, and says nothing about the rest.
     """
+    pins = None if key is None else [_pin(given) for given in key]
+    ok = (
+        _receipt(evidence, pins, json=json)
+        if evidence.is_file()
+        else _bundle(evidence, pins, json=json)
+    )
+    if not ok:
+        raise typer.Exit(DOES_NOT_HOLD)
+
+
+def _receipt(file: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -> bool:
+    from governance.cli.receipt_view import receipt_json, render
+    from governance.cli.receipts import judge
+
+    checked = judge(file, pins)
+    if json:
+        show_json(receipt_json(checked))
+    else:
+        say(*render(checked))
+    return checked.ok
+
+
+def _bundle(bundle: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -> bool:
     from governance.cli.verdicts import render
 
-    judgement = _judge(bundle, key)
+    judgement = _judge(bundle, pins)
     if json:
         show_json(judgement.to_json())
     else:
         say(*render(judgement))
-    if not judgement.ok:
-        raise typer.Exit(DOES_NOT_HOLD)
+    return judgement.ok
 
 
-def _judge(bundle: Path, keys: Sequence[str] | None) -> "Judgement":
+def _judge(bundle: Path, pins: "Sequence[VerifierKey] | None") -> "Judgement":
     from governance.bundle import read_bundle, records, verify_bundle
     from governance.cli.verdicts import Judgement
     from governance.errors import TamperedError
     from governance.lawful.check import check
 
-    pins = None if keys is None else [_pin(key) for key in keys]
     manifest = read_bundle(bundle).manifest
     with _bar("verifying", manifest.total_bytes if manifest else 0, LONG_BYTES) as progress:
         report = verify_bundle(bundle, pins, progress)

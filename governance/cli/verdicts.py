@@ -13,9 +13,9 @@ from governance.cli.console import FAINT, facts, plain
 from governance.lawful.check import LawfulReport
 from governance.ledger.report import Finding, Flaw, Report, Status, Verdict, Where
 
-__all__ = ["Judgement", "render"]
+__all__ = ["GLYPHS", "Judgement", "finding_json", "listed", "render"]
 
-_GLYPHS: Final = {
+GLYPHS: Final = {
     Status.OK: ("✓", "green"),
     Status.FAILED: ("✗", "bold red"),
     Status.NOT_CHECKED: ("?", "yellow"),
@@ -91,7 +91,7 @@ class Judgement:
             "signers": list(summary.signers),
             "runs": summary.runs,
             "open_runs": summary.open_runs,
-            "findings": [_finding(finding) for finding in self.findings],
+            "findings": [finding_json(finding) for finding in self.findings],
             "unlisted": self.unlisted,
         }
 
@@ -120,7 +120,7 @@ def render(judgement: Judgement) -> Iterator[RenderableType]:
     for heading, findings in (("findings", failures), ("to know", notes)):
         if findings:
             yield Text(f"\n{heading}", style=FAINT)
-            yield from _listed(findings)
+            yield from listed(findings)
     if judgement.unlisted:
         yield f"and {judgement.unlisted} more"
     yield ""
@@ -128,7 +128,7 @@ def render(judgement: Judgement) -> Iterator[RenderableType]:
 
 
 def _verdict(verdict: Verdict, status: Status, judgement: Judgement) -> Text:
-    glyph, style = _GLYPHS[status]
+    glyph, style = GLYPHS[status]
     said = _QUESTIONS[verdict]
     if verdict is Verdict.TRUST and judgement.unpinned:
         said = "UNPINNED: no key was given, so nobody vouches for this log"
@@ -140,17 +140,17 @@ def _verdict(verdict: Verdict, status: Status, judgement: Judgement) -> Text:
     return line.append(said, style="" if status is Status.OK else style)
 
 
-def _listed(findings: Sequence[Finding]) -> Iterator[Text]:
+def listed(findings: Sequence[Finding]) -> Iterator[Text]:
     """List findings, and the next step once for all in a row that share it."""
     for next_step, group in groupby(findings, key=lambda finding: finding.next_step):
         for finding in group:
-            glyph, style = _GLYPHS[Status.FAILED] if finding.is_failure else ("·", FAINT)
+            glyph, style = GLYPHS[Status.FAILED] if finding.is_failure else ("·", FAINT)
             place = f"{plain(finding.where)}  {finding.kind}: {plain(finding.message)}"
             yield Text.assemble((f" {glyph} ", style), place)
         yield Text(f"   next: {plain(next_step)}", style=FAINT)
 
 
-def _finding(finding: Finding) -> dict[str, JSON]:
+def finding_json(finding: Finding) -> dict[str, JSON]:
     where = finding.where
     return {
         "verdict": finding.verdict.value,

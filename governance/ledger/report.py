@@ -83,13 +83,18 @@ class Flaw(StrEnum):
     TAIL_CUT = "tail-cut"
     TAIL_UNCOVERED = "tail-uncovered"
     RUN_OPEN = "run-open"
+    RECEIPT_MALFORMED = "receipt-malformed"
+    PROOF_WRONG = "proof-wrong"
+    ENTRY_UNRELATED = "entry-unrelated"
+    PAYLOAD_WITHHELD = "payload-withheld"
 
 
 _COMPARE: Final = "compare with another copy of the bundle, and ask who had access to this one"
 _AGAIN: Final = "ask for a fresh export; if it says the same, treat the log as tampered with"
 _PIN: Final = (
-    "get the log's verifier key from its owner, not from the bundle, and give it with `--key`"
+    "get the log's verifier key from its owner, not from the evidence, and give it with `--key`"
 )
+_NEW_RECEIPT: Final = "ask for the receipt again; if it says the same, ask for the whole log"
 _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.PAYLOAD_MISSING: "ask for the payload; only a `payload.erased` entry excuses its absence",
     Flaw.PAYLOAD_ERASED: "nothing to do: its erasure is recorded",
@@ -106,8 +111,14 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.TAIL_CUT: _AGAIN,
     Flaw.TAIL_UNCOVERED: "ask for an export with a checkpoint over every entry",
     Flaw.RUN_OPEN: "nothing to do: the run had not ended when the bundle was made",
+    Flaw.RECEIPT_MALFORMED: _NEW_RECEIPT,
+    Flaw.PROOF_WRONG: _NEW_RECEIPT,
+    Flaw.ENTRY_UNRELATED: _NEW_RECEIPT,
+    Flaw.PAYLOAD_WITHHELD: "ask for a receipt that discloses it, if you need it and may have it",
 }
-_INFORMATION: Final = frozenset({Flaw.PAYLOAD_ERASED, Flaw.PAYLOAD_KEPT, Flaw.RUN_OPEN})
+_INFORMATION: Final = frozenset(
+    {Flaw.PAYLOAD_ERASED, Flaw.PAYLOAD_KEPT, Flaw.RUN_OPEN, Flaw.PAYLOAD_WITHHELD}
+)
 
 
 @dataclass(frozen=True, slots=True)

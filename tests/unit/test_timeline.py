@@ -161,7 +161,7 @@ def test_an_erased_payload_is_said_to_be_missing_and_an_altered_one_is_said_to_b
             kept["result"] = Payload("result", bytes(32), b'{"content":"forged"}')
         found.append(replace(record, payloads=kept))
     lines = timeline(found, {})
-    assert one(lines, "allowed").text == "look 1.0 (no longer in the log)"
+    assert one(lines, "allowed").text == "look 1.0 (not at hand)"
     assert one(lines, "finished").details == ("(NOT what was recorded)",)
 
 

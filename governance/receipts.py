@@ -1,0 +1,131 @@
+"""What does the log say about one decision, for somebody who may not see the rest? Receipts from the store.
+
+The receipt of a call holds every entry about it: decisions, the request for approval, votes, the start, the
+outcome. That of an entry holds it alone. What is handed out has been verified, with the log's own key.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from governance.errors import InvalidInputError, TamperedError
+from governance.ids import RunId
+from governance.ledger.checkpoint import VerifierKey
+from governance.ledger.entry import Record
+from governance.ledger.receipt import Disclosed, Proven, Receipt
+from governance.ledger.receipt_check import verify_receipt
+from governance.ports import Reader
+from governance.proofs import inclusion
+
+__all__ = ["Disclosure", "make_receipt"]
+
+RESULT: Final = "result"
+_SIGNATURE: Final = "\n\N{EM DASH} "
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """Which payloads go into a receipt, by name: only those of `only`, none of `never`.
+
+    When nothing is said, an entry's receipt discloses all it commits to, a call's everything but what
+    the tool returned: what was decided, and why.
+    """
+
+    only: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.only and self.never:
+            raise InvalidInputError(
+                "payloads to disclose and payloads to withhold are both named",
+                hint="name one or the other",
+            )
+
+    def names(self, committed: Collection[str], *, of_call: bool) -> frozenset[str]:
+        """Choose among the names that the entries commit to. Raises InvalidInputError for any other."""
+        known = frozenset(committed)
+        for name in sorted((self.only | self.never) - known):
+            raise InvalidInputError(
+                f"no entry here commits to payload `{name[:80]}`",
+                hint=f"choose among: {', '.join(sorted(known)) or 'none'}",
+            )
+        if self.only:
+            return self.only
+        return known - (self.never or ({RESULT} if of_call else frozenset()))
+
+
+def make_receipt(
+    reader: Reader, about: int | str, key: VerifierKey, disclosure: Disclosure = Disclosure()
+) -> Receipt:
+    """Make the receipt of an entry, by its seq, or of a call, by its uid.
+
+    It is under the checkpoint with the most signatures that covers it, the newest of these. Raises
+    InvalidInputError when there is no such entry, call or checkpoint, or a payload named is not among
+    theirs, TamperedError when what the store holds is not what `key` signed.
+    """
+    call = about if isinstance(about, str) else None
+    records = _of_call(reader, about) if isinstance(about, str) else _of_entry(reader, about)
+    size, note = _cover(reader, records[-1].entry.seq)
+    committed = {name for record in records for name in record.entry.payloads}
+    names = disclosure.names(committed, of_call=call is not None)
+    receipt = Receipt(
+        call=call,
+        checkpoint=note,
+        entries=tuple(
+            Proven(record.entry.raw, inclusion(reader, record.entry.seq, size))
+            for record in records
+        ),
+        payloads=tuple(_disclosed(records, names, asked=bool(disclosure.only))),
+    )
+    checked = verify_receipt(receipt.to_bytes(), [key])
+    for found in checked.report.findings:
+        if found.is_failure:
+            raise TamperedError(
+                f"receipt would not hold: {found.message}",
+                seq=found.where.seq,
+                hint="stop writing, export a bundle and run `governance verify` on it",
+            )
+    return receipt
+
+
+def _of_entry(reader: Reader, seq: int) -> Sequence[Record]:
+    end = reader.head().size
+    if not 0 <= seq < end:
+        raise InvalidInputError(f"there is no entry `{seq}`", hint=f"the log ends at {end - 1}")
+    return reader.records(start=seq, limit=1)
+
+
+def _of_call(reader: Reader, uid: str) -> Sequence[Record]:
+    run = RunId(uid.partition("/")[0])
+    found = {record.entry.seq: record for record in reader.about(run, uid)}
+    if not found:
+        raise InvalidInputError(
+            f"nothing is recorded about call `{uid[:160]}`",
+            hint="see the run's calls with `governance runs show RUN`",
+        )
+    requests = {record.entry.body.get("request") for record in found.values()}
+    for request in requests:
+        if isinstance(request, str):
+            found |= {record.entry.seq: record for record in reader.about(run, request)}
+    return [found[seq] for seq in sorted(found)]
+
+
+def _cover(reader: Reader, seq: int) -> tuple[int, str]:
+    covering = [(note.count(_SIGNATURE), size, note) for size, note in reader.checkpoints()]
+    best = max((item for item in covering if item[1] > seq), default=None)
+    if best is None:
+        raise InvalidInputError(
+            f"no checkpoint covers entry `{seq}` yet", hint="sign the log's head, and try again"
+        )
+    return best[1], best[2]
+
+
+def _disclosed(
+    records: Sequence[Record], names: Collection[str], *, asked: bool
+) -> Iterator[Disclosed]:
+    """Give the payloads of those `names`. One that is gone is passed over unless it was asked for."""
+    for record in records:
+        for name in sorted(record.entry.payloads.keys() & set(names)):
+            if asked or name in record.payloads:
+                record.frozen(name)  # what is not what was recorded goes nowhere
+                yield Disclosed(record.entry.seq, record.payloads[name])
