@@ -13,7 +13,7 @@ from governance.ids import RunId
 from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.entry import Record
 from governance.ledger.receipt import Disclosed, Proven, Receipt
-from governance.ledger.receipt_check import verify_receipt
+from governance.ledger.receipt_check import about_call, verify_receipt
 from governance.ports import Reader
 from governance.proofs import inclusion
 
@@ -96,18 +96,16 @@ def _of_entry(reader: Reader, seq: int) -> Sequence[Record]:
 
 
 def _of_call(reader: Reader, uid: str) -> Sequence[Record]:
-    run = RunId(uid.partition("/")[0])
-    found = {record.entry.seq: record for record in reader.about(run, uid)}
+    """Give all records about a call. The run is read whole: an index could hide one of them."""
+    records = reader.run_records(RunId(uid.partition("/")[0]))
+    about = about_call(uid, [record.entry for record in records])
+    found = [record for record in records if record.entry.seq in about]
     if not found:
         raise InvalidInputError(
             f"nothing is recorded about call `{uid[:160]}`",
             hint="see the run's calls with `governance runs show RUN`",
         )
-    requests = {record.entry.body.get("request") for record in found.values()}
-    for request in requests:
-        if isinstance(request, str):
-            found |= {record.entry.seq: record for record in reader.about(run, request)}
-    return [found[seq] for seq in sorted(found)]
+    return found
 
 
 def _cover(reader: Reader, seq: int) -> tuple[int, str]:

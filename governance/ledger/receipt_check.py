@@ -11,10 +11,10 @@ Whether rules and people were followed needs more of the log than this; the whol
 bundle. Nothing raises on what it judges.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final, cast
 
 from governance.errors import InvalidInputError
 from governance.ledger.checkpoint import Checkpoint, VerifierKey
@@ -24,7 +24,7 @@ from governance.ledger.merkle import proves_inclusion
 from governance.ledger.receipt import Receipt
 from governance.ledger.report import Findings, Flaw, Report, Status, Summary, Verdict, Where
 
-__all__ = ["ReceiptReport", "verify_receipt"]
+__all__ = ["ReceiptReport", "about_call", "verify_receipt"]
 
 _FILE: Final = "receipt"
 _CHECKPOINT: Final = "checkpoint"
@@ -144,18 +144,28 @@ def _judge_payloads(receipt: Receipt, entries: Sequence[Entry], findings: Findin
         findings.add(Verdict.INTEGRITY, Flaw.PAYLOAD_WITHHELD, Where(_FILE, seq=seq), message)
 
 
-def _judge_call(call: str, entries: Sequence[Entry], findings: Findings) -> None:
-    """Say which entries are not about `call`, and which that they name are not here."""
+def about_call(call: str, entries: Sequence[Entry]) -> frozenset[int]:
+    """Tell which of `entries`, by seq, are about `call`: they name it, or a request for approval of it."""
     run = call.partition("/")[0]
-    requests = [  # whatever stands there: a list cannot be looked up, and need not be
+    requests = [  # whatever stands there: a list cannot be looked up in a set, and need not be
         entry.body.get("request")
         for entry in entries
         if entry.kind is Kind.APPROVAL_REQUESTED and entry.body.get("uid") == call
     ]
+    return frozenset(
+        entry.seq for entry in entries if entry.run == run and _names(entry.body, call, requests)
+    )
+
+
+def _names(body: Mapping[str, Any], call: str, requests: Sequence[object]) -> bool:
+    return body["uid"] == call if "uid" in body else body.get("request", ()) in requests
+
+
+def _judge_call(call: str, entries: Sequence[Entry], findings: Findings) -> None:
+    """Say which entries are not about `call`, and which that they name are not here."""
+    about = about_call(call, entries)
     for entry in entries:
-        body = entry.body
-        mine = body["uid"] == call if "uid" in body else body.get("request", ()) in requests
-        if entry.run != run or not mine:
+        if entry.seq not in about:
             message = f"entry is not about call `{call[:160]}`"
             where = Where(_FILE, seq=entry.seq)
             findings.add(Verdict.INTEGRITY, Flaw.ENTRY_UNRELATED, where, message)
@@ -175,8 +185,10 @@ def _missing(call: str, entries: Sequence[Entry]) -> Iterator[tuple[int | None, 
 
 def _named(entry: Entry) -> Iterator[int]:
     """The positions of other entries that this one rests on."""
-    votes = entry.body.get(_NAMES_MANY)
-    named = [entry.body.get(name) for name in _NAMES_ONE]
-    for seq in (*named, *(votes if isinstance(votes, list) else ())):
+    votes: object = entry.body.get(_NAMES_MANY)
+    named: list[object] = [entry.body.get(name) for name in _NAMES_ONE]
+    if isinstance(votes, list):
+        named += cast("list[object]", votes)
+    for seq in named:
         if type(seq) is int:
             yield seq
