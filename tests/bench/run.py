@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import bench_append
 import bench_decision
 import bench_run
+import bench_tree
 import bench_verify
 
 from governance.canonical import payload_bytes
@@ -59,6 +60,8 @@ GROUPS: Final = {
         Row(
             "durable append, 64 callers / one", bench_append.durable_append_many, 10, at_most=False
         ),
+        Row("Merkle append / hash of a node", bench_tree.append_over_hash, 5),
+        Row("kept of the tree, 2^40 - 1 entries", bench_tree.state_kilobytes, 1.3, unit="KB"),
         Row("verification / sha256 of the same file", bench_verify.against_sha256, 1 / 25, False),
         Row("verification / parse + rfc8785", bench_verify.against_rfc8785, 8, at_most=False),
     ),
