@@ -1,7 +1,8 @@
 """What does the log say about one decision, for somebody who may not see the rest? Receipts from the store.
 
 The receipt of a call holds every entry about it: decisions, the request for approval, votes, the start, the
-outcome. That of an entry holds it alone. What is handed out has been verified, with the log's own key.
+outcome; and, where that is wanted, the rules that decided. That of an entry holds it alone. What is
+handed out has been verified, with the log's own key.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Final
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import RunId
 from governance.ledger.checkpoint import VerifierKey
-from governance.ledger.entry import Record
+from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.receipt import Disclosed, Proven, Receipt
 from governance.ledger.receipt_check import about_call, verify_receipt
 from governance.ports import Reader
@@ -20,6 +21,7 @@ from governance.proofs import inclusion
 __all__ = ["Disclosure", "make_receipt"]
 
 RESULT: Final = "result"
+_BATCH: Final = 1_000
 _SIGNATURE: Final = "\n\N{EM DASH} "
 
 
@@ -55,16 +57,21 @@ class Disclosure:
 
 
 def make_receipt(
-    reader: Reader, about: int | str, key: VerifierKey, disclosure: Disclosure = Disclosure()
+    reader: Reader,
+    about: int | str,
+    key: VerifierKey,
+    disclosure: Disclosure = Disclosure(),
+    *,
+    rules: bool = False,
 ) -> Receipt:
-    """Make the receipt of an entry, by its seq, or of a call, by its uid.
+    """Make the receipt of an entry, by its seq, or of a call, by its uid; `rules` adds those that decided.
 
     It is under the checkpoint with the most signatures that covers it, the newest of these. Raises
     InvalidInputError when there is no such entry, call or checkpoint, or a payload named is not among
     theirs, TamperedError when what the store holds is not what `key` signed.
     """
     call = about if isinstance(about, str) else None
-    records = _of_call(reader, about) if isinstance(about, str) else _of_entry(reader, about)
+    records = _records(reader, about, rules=rules)
     size, note = _cover(reader, records[-1].entry.seq)
     committed = {name for record in records for name in record.entry.payloads}
     names = disclosure.names(committed, of_call=call is not None)
@@ -88,6 +95,14 @@ def make_receipt(
     return receipt
 
 
+def _records(reader: Reader, about: int | str, *, rules: bool) -> Sequence[Record]:
+    match about:
+        case int():
+            return _of_entry(reader, about)
+        case str():
+            return _of_call(reader, about, rules=rules)
+
+
 def _of_entry(reader: Reader, seq: int) -> Sequence[Record]:
     end = reader.head().size
     if not 0 <= seq < end:
@@ -95,7 +110,7 @@ def _of_entry(reader: Reader, seq: int) -> Sequence[Record]:
     return reader.records(start=seq, limit=1)
 
 
-def _of_call(reader: Reader, uid: str) -> Sequence[Record]:
+def _of_call(reader: Reader, uid: str, *, rules: bool) -> Sequence[Record]:
     """Give all records about a call. The run is read whole: an index could hide one of them."""
     records = reader.run_records(RunId(uid.partition("/")[0]))
     about = about_call(uid, [record.entry for record in records])
@@ -105,7 +120,39 @@ def _of_call(reader: Reader, uid: str) -> Sequence[Record]:
             f"nothing is recorded about call `{uid[:160]}`",
             hint="see the run's calls with `governance runs show RUN`",
         )
-    return found
+    if rules:
+        found += _rules(reader, found)
+    return sorted(found, key=lambda record: record.entry.seq)
+
+
+def _rules(reader: Reader, records: Sequence[Record]) -> list[Record]:
+    """Find what put the rules of these decisions in force: for each the last activation before it."""
+    found = dict[int, Record]()
+    for record in records:
+        if record.entry.kind is Kind.CALL_DECIDED:
+            activation = _activation(reader, record.entry)
+            found[activation.entry.seq] = activation
+    return list(found.values())
+
+
+def _activation(reader: Reader, decision: Entry) -> Record:
+    def fits(record: Record) -> bool:
+        same = record.entry.body.get("policy") == decision.body.get("policy")
+        return same and record.entry.kind is Kind.POLICY_ACTIVATED
+
+    newest = reader.latest([Kind.POLICY_ACTIVATED])
+    if newest is not None and newest.entry.seq < decision.seq and fits(newest):
+        return newest
+    for end in range(decision.seq, 0, -_BATCH):
+        start = max(0, end - _BATCH)
+        for record in reversed(reader.records(start=start, limit=end - start)):
+            if fits(record):
+                return record
+    raise TamperedError(
+        f"no entry before decision {decision.seq} activates its rules",
+        seq=decision.seq,
+        hint="stop writing, export a bundle and run `governance verify` on it",
+    )
 
 
 def _cover(reader: Reader, seq: int) -> tuple[int, str]:

@@ -86,15 +86,15 @@ def verify(evidence: Evidence, *, key: Keys = None, json: AsJson = False) -> Non
 
 
 def _receipt(file: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -> bool:
-    from governance.cli.receipt_view import receipt_json, render
+    from governance.cli.receipt_view import render
     from governance.cli.receipts import judge
 
-    checked = judge(file, pins)
+    judgement = judge(file, pins)
     if json:
-        show_json(receipt_json(checked))
+        show_json(judgement.to_json())
     else:
-        say(*render(checked))
-    return checked.ok
+        say(*render(judgement))
+    return judgement.ok
 
 
 def _bundle(bundle: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -> bool:

@@ -13,8 +13,8 @@ from governance.cli.options import HomeDir
 from governance.errors import ConflictError, InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
+    from governance.cli.receipt_view import ReceiptJudgement
     from governance.ledger.checkpoint import VerifierKey
-    from governance.ledger.receipt_check import ReceiptReport
 
 __all__ = ["add_to", "judge"]
 
@@ -50,16 +50,27 @@ Never = Annotated[
 ]
 
 
+Rules = Annotated[
+    bool,
+    typer.Option(
+        "--rules",
+        help="Add the policies that decided, so that a call's decisions can be made again.",
+        show_default=False,
+    ),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     app.command()(receipt)
 
 
-def receipt(
+def receipt(  # noqa: PLR0913  # each is an option of the command line
     about: About,
     *,
     out: Out = None,
     disclose: Only = None,
     withhold: Never = None,
+    rules: Rules = False,
     home: HomeDir = None,
 ) -> None:
     """Write a small file that proves one entry, or all about one call, to somebody else.
@@ -72,11 +83,15 @@ def receipt(
     from governance.receipts import Disclosure, make_receipt
 
     subject = int(about) if _SEQ.fullmatch(about) else about
+    if rules and isinstance(subject, int):
+        raise InvalidInputError("rules go with a call", hint="name the call, as RUN/TURN.POSITION")
     choice = Disclosure(frozenset(disclose or ()), frozenset(withhold or ()))
     with Governance.open(home) as governance:
         governance.store.checkpoint()
         key = parse_verifier_key(governance.signer.verifier_key)
-        made = governance.store.read(lambda reader: make_receipt(reader, subject, key, choice))
+        made = governance.store.read(
+            lambda reader: make_receipt(reader, subject, key, choice, rules=rules)
+        )
     if out is None:
         show_json(made.to_json())
         return
@@ -87,10 +102,13 @@ def receipt(
     say(f"next: governance verify {plain(out)} --key {governance.signer.verifier_key}")
 
 
-def judge(path: Path, pins: "Sequence[VerifierKey] | None") -> "ReceiptReport":
+def judge(path: Path, pins: "Sequence[VerifierKey] | None") -> "ReceiptJudgement":
     """Judge the receipt in the file `path`. Raises InvalidInputError when it is none at all."""
+    from governance.cli.receipt_view import ReceiptJudgement
+    from governance.lawful.extract import check_extract
     from governance.ledger.receipt import RECEIPT_BYTES_MAX
     from governance.ledger.receipt_check import verify_receipt
+    from governance.ledger.report import Status
 
     try:
         with path.open("rb") as file:
@@ -102,7 +120,10 @@ def judge(path: Path, pins: "Sequence[VerifierKey] | None") -> "ReceiptReport":
             f"`{path}` is neither a bundle nor a receipt",
             hint="give the folder `governance export` wrote, or the file `governance receipt` wrote",
         )
-    return verify_receipt(raw, pins)
+    checked = verify_receipt(raw, pins)
+    if checked.report.integrity is not Status.OK:
+        return ReceiptJudgement(checked)
+    return ReceiptJudgement(checked, check_extract(checked.records))
 
 
 def _write(path: Path, raw: bytes) -> None:

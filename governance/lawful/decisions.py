@@ -25,7 +25,7 @@ from governance.policy.model import Decision, Effect
 from governance.policy.risk import tool_input
 from governance.policy.rules import PolicySet
 
-__all__ = ["take_decision"]
+__all__ = ["derive", "take_decision"]
 
 SKEW_MAX_S: Final = 60
 """How far the clocks of machines that write to one log may be apart."""
@@ -164,23 +164,24 @@ def _judge(decided: _Decided, activation: Activation | None, books: Books) -> No
     if activation is None or activation.policies is None:
         found.skipped += 1
         return
-    _derive(decided, activation.policies, {**given, "args": args}, found)
+    derive(decided.record, activation.policies, {**given, "args": args}, found)
 
 
-def _derive(
-    decided: _Decided, policies: PolicySet, inputs: Mapping[str, Any], found: Collector
+def derive(
+    record: Record, policies: PolicySet, inputs: Mapping[str, Any], found: Collector
 ) -> None:
+    """Make the decision of `record` again, by `policies` and of `inputs`, and compare."""
     decision = decide(policies, inputs)
-    derived, body = decision.to_json(), decided.entry.body
+    derived, body = decision.to_json(), record.entry.body
     differing = [f"`{name}`" for name in _OUTCOME if not _same(derived.get(name), body.get(name))]
-    if not differing and not _says(decided.record, decision):
+    if not differing and not _says(record, decision):
         differing = ["`message`"]
     if differing:
         message = (
-            f"policy and input come to `{decision.effect}` for `{decided.call.uid}`: recorded otherwise "
+            f"policy and input come to `{decision.effect}` for `{body['uid']}`: recorded otherwise "
             f"are {', '.join(differing)}"
         )
-        found.add(Fault.DECISION_DIFFERS, decided.entry, message)
+        found.add(Fault.DECISION_DIFFERS, record.entry, message)
 
 
 def _says(record: Record, decision: Decision) -> bool:

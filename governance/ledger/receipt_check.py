@@ -7,8 +7,8 @@
 - *completeness* is never `ok`: a receipt shows that something happened, not that nothing else did. It is
   `failed` where an entry names another that belongs to it and is not here: a vote, a decision.
 
-Whether rules and people were followed needs more of the log than this; the whole of it is judged as a
-bundle. Nothing raises on what it judges.
+Whether rules and people were followed is for `governance.lawful` to say: of decisions where the rules are
+here too, of the rest in a bundle of the whole log. Nothing raises on what it judges.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from governance.errors import InvalidInputError
 from governance.ledger.checkpoint import Checkpoint, VerifierKey
-from governance.ledger.entry import Entry, Kind, read_entry
+from governance.ledger.entry import Entry, Kind, Payload, Record, read_entry
 from governance.ledger.heads import judge_notes, judge_pins
 from governance.ledger.merkle import proves_inclusion
 from governance.ledger.receipt import Receipt
@@ -39,6 +39,14 @@ class ReceiptReport:
     report: Report
     receipt: Receipt | None = None
     entries: tuple[Entry, ...] = ()
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The entries, each with the content that was disclosed of it."""
+        beside = dict[int, dict[str, Payload]]()
+        for item in self.receipt.payloads if self.receipt else ():
+            beside.setdefault(item.seq, {})[item.payload.name] = item.payload
+        return tuple(Record(entry, beside.get(entry.seq, {})) for entry in self.entries)
 
     @property
     def ok(self) -> bool:
@@ -145,16 +153,24 @@ def _judge_payloads(receipt: Receipt, entries: Sequence[Entry], findings: Findin
 
 
 def about_call(call: str, entries: Sequence[Entry]) -> frozenset[int]:
-    """Tell which of `entries`, by seq, are about `call`: they name it, or a request for approval of it."""
+    """Tell which of `entries`, by seq, are about `call`.
+
+    They name it, or a request for approval of it, or put the rules in force that a decision about it names.
+    """
     run = call.partition("/")[0]
     requests = [  # whatever stands there: a list cannot be looked up in a set, and need not be
         entry.body.get("request")
         for entry in entries
         if entry.kind is Kind.APPROVAL_REQUESTED and entry.body.get("uid") == call
     ]
-    return frozenset(
-        entry.seq for entry in entries if entry.run == run and _names(entry.body, call, requests)
-    )
+    named = [entry for entry in entries if entry.run == run and _names(entry.body, call, requests)]
+    rules = [entry.body.get("policy") for entry in named if entry.kind is Kind.CALL_DECIDED]
+    activations = [
+        entry
+        for entry in entries
+        if entry.kind is Kind.POLICY_ACTIVATED and entry.body.get("policy", ()) in rules
+    ]
+    return frozenset(entry.seq for entry in (*named, *activations))
 
 
 def _names(body: Mapping[str, Any], call: str, requests: Sequence[object]) -> bool:

@@ -183,3 +183,34 @@ def test_content_that_is_gone_is_left_out_unless_it_was_asked_for(cli, paid, key
     assert told.status == 0
     assert "(not at hand)" in told.out
     assert cli("receipt", paid, "--disclose", "args").status == 5
+
+
+def test_with_the_rules_its_decisions_are_made_again(cli, paid, key, tmp_path):
+    file = tmp_path / "r"
+    assert cli("receipt", paid, "--rules", "--out", file).status == 0
+    told = cli("verify", file, "--key", key)
+    assert told.status == 0, told.out
+    assert "decided as the rules in it say" in told.out
+    got = cli("verify", file, "--key", key, "--json").json
+    assert got["verdicts"]["lawfulness"] == "not-checked"
+    assert got["decisions_made_again"] >= 1
+    assert got["entries"][0]["type"] == "policy.activated"
+    plain = cli("receipt", paid).out
+    (tmp_path / "plain").write_text(plain)
+    assert (
+        cli("verify", tmp_path / "plain", "--key", key, "--json").json["decisions_made_again"] == 0
+    )
+    refused = cli("receipt", "0", "--rules")
+    assert refused.status == 2
+    assert "rules go with a call" in refused.err
+
+
+def test_rules_that_were_replaced_since_are_found(cli, desk, paid, key, tmp_path):
+    target, *policy = desk()
+    (tmp_path / "desk.yaml").write_text((tmp_path / "desk.yaml").read_text().replace("1h", "2h"))
+    cli("run", target, '{"to":"bob"}', *policy)
+    assert cli("receipt", paid, "--rules", "--out", tmp_path / "r").status == 0
+    got = cli("verify", tmp_path / "r", "--key", key, "--json").json
+    assert got["decisions_made_again"] >= 1
+    (activation,) = [e for e in got["entries"] if e["type"] == "policy.activated"]
+    assert activation["body"]["policy"] == got["entries"][1]["body"]["policy"]

@@ -332,6 +332,49 @@ def test_an_entry_about_another_call_has_no_place_in_it():
     assert Flaw.ENTRY_UNRELATED in flaws(changed(lambda value: value.update(call="")))
 
 
+def test_only_the_rules_that_decided_belong_to_a_call():
+    store = MemoryStore(ORIGIN, SIGNER, lambda: T0, os.urandom)
+    for name in ("a", "b"):
+        text = {"text": {f"{name}.yaml": "rules"}}
+        draft = Draft(Kind.POLICY_ACTIVATED, AGENT, {"policy": name}, text)
+        store.write(lambda tx, draft=draft: tx.append(draft, T0))
+    decided = Draft(Kind.CALL_DECIDED, AGENT, {"uid": CALL, "policy": "a"}, run=RUN)
+    store.write(lambda tx: tx.append(decided, T0))
+    store.checkpoint()
+    good = store.read(lambda reader: make_receipt(reader, CALL, KEY, rules=True))
+    assert [entry.seq for entry in verify_receipt(good.to_bytes(), [KEY]).entries] == [1, 3]
+    assert [item.payload.name for item in good.payloads] == ["text"]
+    assert holds(good.to_bytes())
+    stranger = make(2, store).entries
+    bad = Receipt(CALL, good.checkpoint, (good.entries[0], *stranger, good.entries[1]))
+    assert flaws(bad.to_bytes()) == {Flaw.ENTRY_UNRELATED}
+    assert [e.seq for e in verify_receipt(make(CALL, store).to_bytes(), [KEY]).entries] == [3]
+
+
+def test_rules_are_found_however_far_back_they_were_put_in_force(monkeypatch):
+    monkeypatch.setattr("governance.receipts._BATCH", 3)
+    store = MemoryStore(ORIGIN, SIGNER, lambda: T0, os.urandom)
+    for body in ({"policy": "a"}, {"policy": "b"}, {"policy": "a"}):
+        store.write(lambda tx, body=body: tx.append(Draft(Kind.POLICY_ACTIVATED, AGENT, body), T0))
+    for _ in range(8):
+        store.write(lambda tx: tx.append(Draft(Kind.LOG_BEAT, AGENT, {}), T0))
+    for uid, policy in ((CALL, "b"), ("run-1/1.1", "a"), ("run-1/1.2", "none")):
+        body = {"uid": uid, "policy": policy}
+        draft = Draft(Kind.CALL_DECIDED, AGENT, body, run=RUN)
+        store.write(lambda tx, draft=draft: tx.append(draft, T0))
+    store.write(lambda tx: tx.append(Draft(Kind.POLICY_ACTIVATED, AGENT, {"policy": "a"}), T0))
+    store.checkpoint()
+
+    def seqs(uid):
+        made = store.read(lambda reader: make_receipt(reader, uid, KEY, rules=True))
+        return [entry.seq for entry in verify_receipt(made.to_bytes(), [KEY]).entries]
+
+    assert seqs(CALL) == [2, 12]
+    assert seqs("run-1/1.1") == [3, 13]
+    with pytest.raises(TamperedError, match="no entry before decision 14 activates its rules"):
+        seqs("run-1/1.2")
+
+
 def test_content_is_what_was_committed_to():
     for at in range(3):
         for field, value in (("content", '"other"'), ("salt", "0" * 64)):
