@@ -1,6 +1,7 @@
 """The tree over the log, on every store: any node of it, and proofs that are checked before they leave."""
 
 import hashlib
+import os
 import sqlite3
 
 import pytest
@@ -83,6 +84,22 @@ def test_a_work_that_raises_leaves_no_tile(store, draft) -> None:
     fill(store, draft, 100)
     expected = root_of(leaves_of(store)[:256])
     assert list(store.read(lambda reader: reader.tree.nodes([Node(8, 0)]))) == [expected]
+
+
+def test_two_writers_of_one_file_keep_one_tree(create, draft, tmp_path, signer) -> None:
+    first = create(path=tmp_path / "shared.db")
+    second = SqliteStore.open(
+        tmp_path / "shared.db", origin=first.origin, signer=signer, salts=os.urandom
+    )
+    try:
+        for turn in range(60):
+            fill((first, second)[turn % 2], draft, 10)
+        wanted = [Node(8, 0), Node(8, 1), Node(9, 0), Node(6, 8)]
+        expected = list(over_leaves(leaves_of(first))(wanted))
+        for store in (first, second):
+            assert list(store.read(lambda reader: reader.tree.nodes(wanted))) == expected
+    finally:
+        second.close()
 
 
 def test_proofs_are_for_what_was_signed(store, draft) -> None:

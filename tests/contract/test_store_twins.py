@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from governance.errors import GovernanceError
 from governance.ids import Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Kind
+from governance.ledger.merkle import Node
 from governance.ports import Lease, Person
 from governance.store.memory import MemoryStore
 from governance.store.sqlite import SqliteStore
@@ -67,6 +68,9 @@ def everything(reader):
     kinds = [[kind] for kind in KINDS]
     return {
         "head": reader.head(),
+        "tree": list(
+            reader.tree.nodes([Node(n, 0) for n in range(reader.head().size.bit_length())])
+        ),
         "records": list(reader.records()),
         "runs": list(reader.runs()),
         "running": list(reader.runs(status=["running"])),
