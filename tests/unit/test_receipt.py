@@ -18,9 +18,18 @@ from governance.ledger.checkpoint import (
     parse_verifier_key,
     sign_checkpoint,
 )
-from governance.ledger.entry import Draft, Kind, leaf_hash
-from governance.ledger.merkle import EMPTY_ROOT
-from governance.ledger.receipt import ENTRIES_MAX, RECEIPT_BYTES_MAX, Receipt
+from governance.ledger.entry import (
+    RUN_START,
+    Draft,
+    Kind,
+    Link,
+    RunLink,
+    genesis,
+    leaf_hash,
+    seal,
+)
+from governance.ledger.merkle import EMPTY_ROOT, inclusion_proof, over_leaves, root_of
+from governance.ledger.receipt import ENTRIES_MAX, RECEIPT_BYTES_MAX, Proven, Receipt
 from governance.ledger.receipt_check import verify_receipt
 from governance.ledger.report import Flaw, Status
 from governance.receipts import Disclosure, make_receipt
@@ -511,23 +520,49 @@ def test_entries_that_a_log_should_never_have_signed_are_findings():
     assert flaws(receipt.to_bytes()) == {Flaw.ENTRY_UNRELATED, Flaw.ENTRY_MISSING}
 
 
-@pytest.mark.attack
-def test_a_log_that_does_not_link_gives_itself_away():
-    """Two entries side by side, in one signed tree, where the second does not follow from the first."""
-    ours, theirs = filled(), filled(more=5)
-    first = ours.read(lambda r: r.records())[1].entry
-    second = theirs.read(lambda r: r.records())[2].entry
+def side_by_side(first, second) -> set[str]:
+    """What a receipt of two entries, 1 and 2 of one signed tree, gives away."""
     leaves = [leaf_hash(b"0"), first.hash, second.hash]
-    from governance.ledger.merkle import inclusion_proof, over_leaves, root_of
-    from governance.ledger.receipt import Proven
-
     note = sign_checkpoint(Checkpoint(ORIGIN, 3, root_of(leaves)), SIGNER)
     entries = tuple(
         Proven(entry.raw, inclusion_proof(entry.seq, 3, over_leaves(leaves)))
         for entry in (first, second)
     )
-    raw = Receipt(CALL, note, entries).to_bytes()
-    assert {Flaw.LINK_BROKEN, Flaw.RUN_LINK_BROKEN} <= flaws(raw)
+    return flaws(Receipt(CALL, note, entries).to_bytes())
+
+
+@pytest.mark.attack
+def test_a_log_that_does_not_link_gives_itself_away():
+    """The second entry does not follow from the first, and the log signed both."""
+    first = filled().read(lambda r: r.records())[1].entry
+    second = filled().read(lambda r: r.records())[2].entry
+    assert {Flaw.LINK_BROKEN, Flaw.RUN_LINK_BROKEN} <= side_by_side(first, second)
+
+
+@pytest.mark.attack
+def test_time_that_goes_back_gives_itself_away():
+    def decided(seq, ts):
+        draft = Draft(Kind.CALL_DECIDED, AGENT, {"uid": CALL}, run=RUN)
+        link = Link(seq, genesis(ORIGIN), Micros(ts))
+        return seal(draft, ORIGIN, link, RunLink(seq, RUN_START), {})
+
+    assert Flaw.TIME_REVERSED in side_by_side(decided(1, 5), decided(2, 4))
+    assert Flaw.TIME_REVERSED not in side_by_side(decided(1, 5), decided(2, 5))
+
+
+@pytest.mark.attack
+def test_an_entry_of_another_run_that_names_the_call_is_not_about_it():
+    store = MemoryStore(ORIGIN, SIGNER, lambda: T0, os.urandom)
+    for run in ("run-1", "run-2"):
+        draft = Draft(Kind.CALL_DECIDED, AGENT, {"uid": CALL}, run=RunId(run))
+        store.write(lambda tx, draft=draft: tx.append(draft, T0))
+    store.checkpoint()
+    assert [entry.seq for entry in verify_receipt(make(CALL, store).to_bytes(), [KEY]).entries] == [
+        1
+    ]
+    parts = [make(seq, store) for seq in (1, 2)]
+    both = Receipt(CALL, parts[0].checkpoint, tuple(part.entries[0] for part in parts))
+    assert flaws(both.to_bytes()) == {Flaw.ENTRY_UNRELATED}
 
 
 @pytest.mark.attack
