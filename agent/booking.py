@@ -53,6 +53,7 @@ from governance.lawful.approvals import Subject, subject_digest
 from governance.policy.model import Decision, Effect, Tier
 from governance.policy.rules import PolicySet
 from governance.ports import NewId, Reader
+from governance.rulebook import Rulebook
 
 __all__ = ["Desk", "Moment", "Rules", "book", "subject_of_call"]
 
@@ -67,7 +68,7 @@ Startable: TypeAlias = Allowed | Unknown
 class Rules:
     """What a governed driver decides by."""
 
-    policies: PolicySet
+    rulebook: Rulebook
     environment: Environment
     origin: Origin
     new_id: NewId
@@ -88,12 +89,13 @@ class Desk:
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One transaction's view: what it books with, what it reads, when. A decision at or after
-    `fresh_from` was made in this transaction."""
+    `fresh_from` was made in this transaction; `policies` are in force in all of it, whatever is swapped."""
 
     desk: Desk
     reader: Reader | None
     at: Micros
     fresh_from: int
+    policies: PolicySet | None = None
 
 
 def book(state: RunState, effect: Effects, moment: Moment) -> tuple[Event, ...]:
@@ -144,18 +146,18 @@ def _decide(state: RunState, proposed: Proposed, moment: Moment) -> CallDecided:
     if tool is None:
         known = ", ".join(sorted(t.definition.name for t in moment.desk.tools))
         text = f"not run: there is no tool `{call.name[:TOOL_NAME_CHARS]}`; known: {known}"
-        return _refused(moment.desk, proposed, "unknown-tool", text)
+        return _refused(moment, proposed, "unknown-tool", text)
     try:
         args = tool.validate(call.arguments)
     except ToolArgumentsError as exc:
-        return _refused(moment.desk, proposed, "invalid-arguments", f"not run: {exc.message}")
+        return _refused(moment, proposed, "invalid-arguments", f"not run: {exc.message}")
     except CanonicalError as exc:
-        return _refused(moment.desk, proposed, "input-rejected", f"not run: {exc.message}")
+        return _refused(moment, proposed, "input-rejected", f"not run: {exc.message}")
     definition = tool.definition.digest
     said = rejected_before(state, call, definition, args)
     if said is not None:
         text = f"{said} (the same call was proposed again; propose another)"
-        return _refused(moment.desk, proposed, "rejected-before", text)
+        return _refused(moment, proposed, "rejected-before", text)
     return _ask(state, proposed, tool, args, moment)
 
 
@@ -168,8 +170,11 @@ def _ask(
 ) -> CallDecided:
     call, definition = subject.call, tool.definition.digest
     first = None if isinstance(subject, Proposed) else subject.ruling.first
-    if moment.desk.rules is None:
+    rules, policies = moment.desk.rules, moment.policies
+    if rules is None:
         return CallDecided(call.uid, call.name, UNGOVERNED, definition, args, first=first)
+    if policies is None:
+        raise TypeError("a governed call is decided without a policy set")
     question = Question(
         tool=call.name,
         definition=definition,
@@ -180,7 +185,7 @@ def _ask(
         agent={"id": state.agent, "path": [state.agent], "model": state.model},
         run=run_facts(state, call, definition, args, moment.at),
     )
-    judged = judge(moment.desk.rules.policies, moment.desk.rules.environment, question, moment.at)
+    judged = judge(policies, rules.environment, question, moment.at)
     return CallDecided(
         uid=call.uid,
         tool=call.name,
@@ -192,8 +197,8 @@ def _ask(
     )
 
 
-def _refused(desk: Desk, subject: Proposed | Startable, reason: str, text: str) -> CallDecided:
-    policy = desk.rules.policies.digest if desk.rules is not None else UNGOVERNED.policy
+def _refused(moment: Moment, subject: Proposed | Startable, reason: str, text: str) -> CallDecided:
+    policy = UNGOVERNED.policy if moment.policies is None else moment.policies.digest
     return CallDecided(
         uid=subject.call.uid,
         tool=subject.call.name[:TOOL_NAME_CHARS],
@@ -252,7 +257,7 @@ def _start(state: RunState, call: Startable, moment: Moment) -> tuple[Event, ...
             "not run: the tool was changed or removed after the call was decided; propose it again"
         )
         return (
-            _refused(moment.desk, call, "tool-changed", text),
+            _refused(moment, call, "tool-changed", text),
             *_close(call, "tool-changed"),
         )
     rules, reader = moment.desk.rules, moment.reader

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.booking import Desk, Rules
-from agent.logbook import LedgerLog
+from agent.logbook import LedgerLog, tool_facts
 from governance.assemble import Governance
 from governance.ids import SubjectId, parse_subject_id
 
@@ -23,12 +23,13 @@ class Ledgered:
 def ledger_log(governance: Governance, desk: Desk, name: str) -> Ledgered:
     """Prepare to drive runs of the agent `name`. Raises InvalidInputError for a name that is none."""
     rules = Rules(
-        policies=governance.policies,
+        rulebook=governance.rulebook,
         environment=governance.environment,
         origin=governance.store.origin,
         new_id=governance.new_id,
     )
     agent = parse_subject_id(f"agent:{name}")
+    governance.rulebook.serve(tuple(tool_facts(tool) for tool in desk.tools))
     log = LedgerLog(
         store=governance.store,
         clock=governance.clock,

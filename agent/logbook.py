@@ -42,10 +42,11 @@ from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import ToolFacts, activate, fit, register
 from governance.ids import Micros, RunId, SubjectId
 from governance.lawful.approvals import card_of
+from governance.policy.rules import PolicySet
 from governance.ports import Clock, Head, Lease, Person, Reader, Signer, Store, Transaction
 from governance.queue import Ballot, cast_vote
 
-__all__ = ["BusyError", "FencedError", "LedgerLog", "Logbook", "NoLog"]
+__all__ = ["BusyError", "FencedError", "LedgerLog", "Logbook", "NoLog", "tool_facts"]
 
 T = TypeVar("T")
 
@@ -246,14 +247,17 @@ class LedgerLog:
         """Open a booking at the start of a drive, when what is in force may have changed."""
         at = self._moment(tx.head())
         tools = tuple(tool_facts(tool) for tool in self.desk.tools)
-        fit(self.rules.policies, tools)
-        activate(tx, self.rules.policies, at)
+        policies = self.rules.rulebook.at(tx)
+        fit(policies, tools)
+        activate(tx, policies, at)
         register(tx, tools, at)
-        return Booking(tx, self.desk, self.holder, at, tx.head().size)
+        return Booking(tx, self.desk, policies, at, tx.head().size, self.holder)
 
     def _booking(self, tx: Transaction) -> "Booking":
-        head = tx.head()
-        return Booking(tx, self.desk, self.holder, self._moment(head), head.size)
+        """Open a booking in the middle of a drive. Whatever is in force by now, a drive or a reload has
+        activated it: no decision is ahead of the log."""
+        head, policies = tx.head(), self.rules.rulebook.at(tx)
+        return Booking(tx, self.desk, policies, self._moment(head), head.size, self.holder)
 
     def _moment(self, head: Head) -> Micros:
         """The clock's, or the last entry's where the clock is behind it: a deadline is judged by the
@@ -277,9 +281,10 @@ class Booking:
 
     tx: Transaction
     desk: Desk
-    holder: str
+    policies: PolicySet
     at: Micros
     fresh_from: int
+    holder: str
 
     def append(self, state: RunState, event: Event) -> RunState:
         behalf = event.principal.id if isinstance(event, RunStarted) else state.principal.id
@@ -322,7 +327,7 @@ class Booking:
 
     def book_on(self, state: RunState) -> RunState:
         """Book until something must be done outside, or nothing is left; then let the lease go."""
-        moment = Moment(self.desk, self.tx, self.at, self.fresh_from)
+        moment = Moment(self.desk, self.tx, self.at, self.fresh_from, self.policies)
         effect = plan(state)
         while events := book(state, effect, moment):
             for event in events:

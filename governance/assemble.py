@@ -7,27 +7,43 @@ import base64
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from governance.config import Home, engine_name, environment_name, read_policy_files, shipped_policy
+from governance.config import Home, environment_name, policy_key
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import Environment
 from governance.ids import Micros, Origin, parse_origin
-from governance.ledger.checkpoint import parse_verifier_key, verifier_key
-from governance.policy.cel import engine_by_name
+from governance.ledger.checkpoint import (
+    KeyType,
+    VerifierKey,
+    parse_verifier_key,
+    verifier_key,
+)
 from governance.policy.document import load_policies
 from governance.policy.rules import PolicySet
+from governance.policy_files import Policies, source
 from governance.ports import Clock, NewId, Signer, Store
+from governance.rulebook import Rulebook
+from governance.rulebook import load as load_set
 from governance.store.memory import MemoryStore
 from governance.store.sqlite import SqliteStore
 
-__all__ = ["Governance", "KeySigner", "init", "new_id", "now", "read_verifier_key"]
+__all__ = [
+    "Governance",
+    "KeySigner",
+    "init",
+    "load",
+    "make_policy_key",
+    "new_id",
+    "now",
+    "read_policy_key",
+    "read_verifier_key",
+]
 
 ID_BYTES: Final = 10
 LEASE_S: Final = 5.0
@@ -79,7 +95,9 @@ class KeySigner:
             text = path.read_text(encoding="ascii").strip()
         except FileNotFoundError as exc:
             raise InvalidInputError(
-                f"no key file `{path}`", hint="run `governance init`, or bring the key back"
+                f"no key file `{path}`",
+                hint="run `governance init` (for policies: `governance policy keygen`),"
+                " or bring the key back",
             ) from exc
         except (OSError, UnicodeDecodeError) as exc:
             raise InvalidInputError(f"key file `{path}` cannot be read") from exc
@@ -138,6 +156,21 @@ def init(home: Home, origin: Origin) -> str:
     return signer.verifier_key
 
 
+def make_policy_key(name: Origin, path: Path) -> str:
+    """Make a key to sign policies with at `path`, and its verifier key beside it; returns the latter.
+
+    Raises ConflictError when either is there already.
+    """
+    public = path.with_name(f"{path.name}.vkey")
+    for one in (path, public):
+        if one.exists() or one.is_symlink():
+            raise ConflictError(f"`{one}` exists already", hint="name another file")
+    signer = KeySigner.from_seed(name, secrets.token_bytes(32))
+    _write_private(path, signer.to_text())
+    _write_private(public, signer.verifier_key)
+    return signer.verifier_key
+
+
 def _write_private(path: Path, text: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, KEY_MODE), "w", encoding="ascii") as file:
@@ -154,14 +187,27 @@ def read_verifier_key(given: str) -> str:
         except (OSError, ValueError) as exc:
             raise InvalidInputError(
                 f"`{given[:80]}` is neither a verifier key nor a file that can be read",
-                hint="give the key `init` printed",
+                hint="give the key as it was printed when it was made",
             ) from exc
     parse_verifier_key(given)
     return given
 
 
-Policies: TypeAlias = Path | str | Sequence[Path | str] | Mapping[str, str] | None
-"""Policy files or folders, or texts by file name; None means the shipped baseline."""
+def read_policy_key(given: str | None = None) -> VerifierKey | None:
+    """Take the key that policies must be signed with: the one given, else the configured one, else none.
+
+    Raises InvalidInputError for what is given, or configured, and is no such key: an empty text too.
+    """
+    text = policy_key() if given is None else given
+    if text is None:
+        return None
+    key = parse_verifier_key(read_verifier_key(text))
+    if key.kind is not KeyType.ED25519:
+        raise InvalidInputError(
+            f"`{key.name}` is the key of a witness, which signs no policies",
+            hint="make a key with `governance policy keygen`",
+        )
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +216,7 @@ class Governance:
 
     store: Store
     signer: Signer
-    policies: PolicySet
+    rulebook: Rulebook
     environment: Environment
     clock: Clock = now
     new_id: NewId = new_id
@@ -182,14 +228,28 @@ class Governance:
         home: Path | str | None = None,
         *,
         policies: Policies = None,
+        policy_key: str | None = None,
         environment: Environment | None = None,
     ) -> "Governance":
         """Open the installation in `home` (see `Home.find`).
 
         `policies` are files or folders, or texts by name; without them the shipped baseline rules.
-        Raises what is wrong with home, key, ledger or policies; nothing is opened half.
+        `policy_key` is the verifier key that they must be signed with, or a file that holds it; without
+        it GOVERNANCE_POLICY_KEY is. Raises what is wrong with home, key, ledger, policies or their
+        signature; nothing is opened half.
         """
-        rules = load(policies)
+        rules = Rulebook.open(source(policies), read_policy_key(policy_key))
+        return cls._open(home, rules, environment)
+
+    @classmethod
+    def without_rules(cls, home: Path | str | None = None) -> "Governance":
+        """Open it for what decides nothing: answers, lists, exports. Every call would be denied."""
+        return cls._open(home, Rulebook.of(load_policies({})), None)
+
+    @classmethod
+    def _open(
+        cls, home: Path | str | None, rules: Rulebook, environment: Environment | None
+    ) -> "Governance":
         found = Home.find(home)
         signer = KeySigner.load(found.key)
         store = SqliteStore.open(
@@ -206,13 +266,28 @@ class Governance:
         cls,
         *,
         policies: Policies = None,
+        policy_key: str | None = None,
         environment: Environment | None = None,
     ) -> "Governance":
         """Make an installation that is gone when the process ends: for trying out and for tests."""
-        rules = load(policies)
+        rules = Rulebook.open(source(policies), read_policy_key(policy_key))
         signer = KeySigner.from_seed(Origin("memory"), secrets.token_bytes(32))
         store = MemoryStore(signer.origin, signer, now, secrets.token_bytes)
         return cls(store, signer, rules, environment or Environment(environment_name()))
+
+    @property
+    def policies(self) -> PolicySet:
+        """The set in force. It may be another one the next time."""
+        return self.rulebook.current
+
+    def reload(self) -> PolicySet:
+        """Read the policies again, and decide by them from now on; returns what is in force.
+
+        Verified, parsed, run through the cases beside them, checked against the tools of the agents and
+        recorded: only then they take the place of the old ones. Raises what is wrong with them,
+        after logging it; the old ones then stay in force.
+        """
+        return self.rulebook.reload(self.store, self.clock)
 
     def close(self) -> None:
         """Finish what is queued, sign the head, let go of the files."""
@@ -230,16 +305,10 @@ class Governance:
         self.close()
 
 
-def load(policies: Policies) -> PolicySet:
+def load(policies: Policies, policy_key: str | None = None) -> PolicySet:
     """Load policies from files, folders or texts; the baseline when nothing is named.
 
-    The engine is the configured one; where it is absent nothing loads.
+    Where a key is given or configured, it must have signed them. The engine is the configured one; where
+    it is absent nothing loads.
     """
-    engine = engine_by_name(engine_name())
-    if policies is None:
-        return load_policies(dict([shipped_policy("baseline")]), engine)
-    if isinstance(policies, Mapping):
-        return load_policies(policies, engine)
-    if isinstance(policies, str | Path):
-        policies = (policies,)
-    return load_policies(read_policy_files(tuple(Path(path) for path in policies)), engine)
+    return load_set(source(policies)(), read_policy_key(policy_key))

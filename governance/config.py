@@ -6,19 +6,35 @@
 | `GOVERNANCE_CHECKPOINT` | where the last checkpoint is kept; best on another volume | in the home |
 | `GOVERNANCE_ENVIRONMENT` | what policies read as `env.name` | `default` |
 | `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, `celpy` or `celexpr` | `closure` |
+| `GOVERNANCE_POLICY_KEY` | the key that policies must be signed with, or a file that holds it | none |
 """
 
 import os
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from governance.errors import InvalidInputError, UnavailableError
 
-__all__ = ["Home", "engine_name", "environment_name", "read_policy_files", "shipped_policy"]
+__all__ = [
+    "POLICY_SUFFIX",
+    "SIGNATURE",
+    "TEST_SUFFIX",
+    "Home",
+    "engine_name",
+    "environment_name",
+    "policy_key",
+    "read_beside",
+    "read_policy_files",
+    "shipped_policy",
+    "shipped_signature",
+]
 
 POLICY_SUFFIX = ".yaml"
 TEST_SUFFIX = ".test.yaml"
+SIGNATURE = "policies.sig"
+"""The file beside policies that holds the signature over all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +72,31 @@ def engine_name() -> str:
     return os.environ.get("GOVERNANCE_ENGINE") or "closure"
 
 
+def policy_key() -> str | None:
+    """Tell the key that is configured. One that is set and empty is no key, and not none either."""
+    return os.environ.get("GOVERNANCE_POLICY_KEY")
+
+
 def shipped_policy(name: str) -> tuple[str, str]:
     """Read a policy that comes with the package, like `baseline` or `examples/banking`.
 
     Returns (file name, text). Raises InvalidInputError for a name that is not shipped.
     """
-    inside = resources.files("governance") / "_policies"
-    root = inside if inside.is_dir() else Path(__file__).parent.parent / "policies"
-    file = root.joinpath(*f"{name}{POLICY_SUFFIX}".split("/"))
+    file = _shipped().joinpath(*f"{name}{POLICY_SUFFIX}".split("/"))
     if ".." in name or not file.is_file():
         raise InvalidInputError(f"no policy `{name[:80]}` is shipped", hint="name a file instead")
     return f"{name}{POLICY_SUFFIX}", file.read_text(encoding="utf-8")
+
+
+def shipped_signature() -> str | None:
+    """Read the signature that somebody put beside the shipped policies, if there is one."""
+    file = _shipped().joinpath(SIGNATURE)
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+def _shipped() -> Traversable:
+    inside = resources.files("governance") / "_policies"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "policies"
 
 
 def read_policy_files(paths: tuple[Path, ...]) -> dict[str, str]:
@@ -83,6 +113,14 @@ def read_policy_files(paths: tuple[Path, ...]) -> dict[str, str]:
         for file in found:
             files[str(file)] = _read(file)
     return files
+
+
+def read_beside(file: Path) -> str | None:
+    """Read what may lie beside policies: tests, a signature. None when there is no such file.
+
+    Raises as `read_policy_files` does.
+    """
+    return _read(file) if file.exists() or file.is_symlink() else None
 
 
 def _policy_files(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from governance.canonical import JSON, thaw
 from governance.errors import ConflictError, RefusedError
 from governance.ids import CallUid, Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.lawful.approvals import fold_approval
-from governance.ledger.entry import Draft, Kind
+from governance.ledger.entry import Draft, Entry, Kind
 from governance.policy.admit import admits
 from governance.policy.decide import decide_admitted, reject
 from governance.policy.lint import Toolbox, ToolShape, refuse_unfit
@@ -38,6 +38,7 @@ __all__ = [
     "activate",
     "fit",
     "idempotency_key",
+    "in_force",
     "judge",
     "register",
     "standing",
@@ -169,17 +170,38 @@ def activate(tx: Transaction, policies: PolicySet, at: Micros) -> None:
     Raises RefusedError when a policy would go back to a lower version.
     """
     latest = tx.latest((Kind.POLICY_ACTIVATED,))
+    before: dict[str, int] = {}
     if latest is not None:
-        if latest.entry.body["policy"] == policies.digest.hex():
+        if _names(latest.entry, policies):
             return
-        refuse_rollback(latest.entry.body["versions"], policies.versions)
+        # What was left out meanwhile may not come back in a lower version either.
+        before = {**latest.entry.body.get("earlier", {}), **latest.entry.body["versions"]}
+        refuse_rollback(before, policies.versions)
     body: dict[str, JSON] = {
         "policy": policies.digest.hex(),
         "versions": dict(policies.versions),
         "engine": policies.engine,
     }
-    text: dict[str, JSON] = {"text": dict(policies.files)}
-    tx.append(Draft(Kind.POLICY_ACTIVATED, GATE, body, text), at)
+    payloads: dict[str, JSON] = {"text": dict(policies.files)}
+    earlier: dict[str, JSON] = {n: v for n, v in before.items() if n not in policies.versions}
+    if earlier:
+        body["earlier"] = earlier
+    if policies.signature is not None:
+        body["key"] = policies.signature.key
+        payloads["signature"] = policies.signature.note
+    tx.append(Draft(Kind.POLICY_ACTIVATED, GATE, body, payloads), at)
+
+
+def in_force(reader: Reader, policies: PolicySet) -> bool:
+    """Tell whether `policies` are what the log's newest activation names."""
+    latest = reader.latest((Kind.POLICY_ACTIVATED,))
+    return latest is not None and _names(latest.entry, policies)
+
+
+def _names(activation: Entry, policies: PolicySet) -> bool:
+    key = None if policies.signature is None else policies.signature.key
+    body = activation.body
+    return (body["policy"], body.get("key")) == (policies.digest.hex(), key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def list_(*, home: HomeDir = None, json: AsJson = False) -> None:
     from governance.assemble import Governance
     from governance.queue import granted, pending
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         now = governance.clock()
         waiting, approved = pending(governance.store, now), granted(governance.store, now)
     if json:
@@ -78,7 +78,7 @@ def show(id: Request, *, home: HomeDir = None, json: AsJson = False) -> None:
     from governance.assemble import Governance
     from governance.queue import card
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         shown = card(governance.store, parse_request_id(id))
     if json:
         return show_json({"card": shown.to_json(), "digest": shown.digest.hex()})
@@ -105,7 +105,7 @@ def approve(  # noqa: PLR0913  # each is an option of the command line
     from governance.assemble import Governance
     from governance.web.views import CardView
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         shown = _card(governance, parse_request_id(id), card)
         if CardView.of(shown).must_read and not read_all:
             raise RefusedError(
@@ -133,7 +133,7 @@ def reject(  # noqa: PLR0913  # each is an option of the command line
 
     if not reason.strip():
         raise InvalidInputError("rejection gives no reason", hint="say why; the agent reads it")
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         shown = _card(governance, parse_request_id(id), card)
         answer = _vote(governance, shown, Verdict.REJECT, reason, (voter, token))
     _tell(shown, answer, json=json)

@@ -41,6 +41,15 @@ Keys = Annotated[
         show_default=False,
     ),
 ]
+PolicyKey = Annotated[
+    str | None,
+    typer.Option(
+        "--policy-key",
+        metavar="VKEY",
+        help="The key that every policy set must be signed with, or a file that holds it.",
+        show_default=False,
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +63,7 @@ def export(bundle: Folder, *, home: HomeDir = None, json: AsJson = False) -> Non
     from governance.bundle import export as write
     from governance.ledger.entry import Draft, Kind
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         store, signer = governance.store, governance.signer
         checkpoint = store.checkpoint()
         with _bar("writing", checkpoint[0], LONG_ENTRIES) as progress:
@@ -69,18 +78,24 @@ def export(bundle: Folder, *, home: HomeDir = None, json: AsJson = False) -> Non
     return None
 
 
-def verify(evidence: Evidence, *, key: Keys = None, json: AsJson = False) -> None:
+def verify(
+    evidence: Evidence, *, key: Keys = None, policy_key: PolicyKey = None, json: AsJson = False
+) -> None:
     """Judge a bundle or a receipt offline: integrity, trust, completeness and lawfulness.
 
     Exit status 0 only if all four hold, else 5; 2 when there is nothing to judge. Of a receipt integrity
     and trust must hold: it is part of a log, and says nothing about the rest.
     """
     pins = None if key is None else [_pin(given) for given in key]
-    ok = (
-        _receipt(evidence, pins, json=json)
-        if evidence.is_file()
-        else _bundle(evidence, pins, json=json)
-    )
+    policy_pin = None if policy_key is None else _pin(policy_key)
+    if not evidence.is_file():
+        ok = _bundle(evidence, pins, policy_pin, json=json)
+    elif policy_pin is None:
+        ok = _receipt(evidence, pins, json=json)
+    else:
+        raise InvalidInputError(
+            "a receipt does not tell who signed its rules", hint="give `--policy-key` with a bundle"
+        )
     if not ok:
         raise typer.Exit(DOES_NOT_HOLD)
 
@@ -97,10 +112,16 @@ def _receipt(file: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) ->
     return judgement.ok
 
 
-def _bundle(bundle: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -> bool:
+def _bundle(
+    bundle: Path,
+    pins: "Sequence[VerifierKey] | None",
+    policy_pin: "VerifierKey | None",
+    *,
+    json: bool,
+) -> bool:
     from governance.cli.verdicts import render
 
-    judgement = _judge(bundle, pins)
+    judgement = _judge(bundle, pins, policy_pin)
     if json:
         show_json(judgement.to_json())
     else:
@@ -108,7 +129,9 @@ def _bundle(bundle: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -
     return judgement.ok
 
 
-def _judge(bundle: Path, pins: "Sequence[VerifierKey] | None") -> "Judgement":
+def _judge(
+    bundle: Path, pins: "Sequence[VerifierKey] | None", policy_pin: "VerifierKey | None"
+) -> "Judgement":
     from governance.bundle import read_bundle, records, verify_bundle
     from governance.cli.verdicts import Judgement
     from governance.errors import TamperedError
@@ -119,7 +142,8 @@ def _judge(bundle: Path, pins: "Sequence[VerifierKey] | None") -> "Judgement":
         report = verify_bundle(bundle, pins, progress)
     try:
         with _bar("judging", manifest.size if manifest else 0, LONG_ENTRIES) as progress:
-            return Judgement(report, check(records(bundle), progress))
+            lawful = check(records(bundle), progress, policy_key=policy_pin)
+            return Judgement(report, lawful)
     except TamperedError as exc:
         # What cannot be read cannot be judged; why it cannot is among the findings above.
         return Judgement(report, None, exc.message)

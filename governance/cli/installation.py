@@ -61,7 +61,7 @@ def add(name: Name, *, role: Roles, home: HomeDir = None, json: AsJson = False) 
     from governance.assemble import Governance
     from governance.people import add as add_person
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         person, token = add_person(
             governance.store, governance.new_id, secrets.token_bytes, name, role
         )
@@ -101,7 +101,7 @@ def remove(name: Name, *, home: HomeDir = None) -> None:
     from governance.assemble import Governance
     from governance.people import deactivate
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         person = governance.store.read(lambda reader: reader.people.by_name(name))
         if person is None:
             raise InvalidInputError(
@@ -114,7 +114,7 @@ def remove(name: Name, *, home: HomeDir = None) -> None:
 def _everybody(home: Path | None) -> Sequence[Person]:
     from governance.assemble import Governance
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         return governance.store.read(lambda reader: reader.people.everybody())
 
 

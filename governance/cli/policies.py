@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from governance.canonical import JSON, payload_bytes
-from governance.cli import policy_bench, policy_changes, policy_why
+from governance.cli import policy_bench, policy_changes, policy_signing, policy_why
 from governance.cli.console import plain, say, show_json, table
 from governance.cli.options import AsJson
 from governance.cli.policy_sources import (
@@ -44,7 +44,7 @@ Least = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    for room in (policy_why, policy_changes, policy_bench):
+    for room in (policy_why, policy_changes, policy_signing, policy_bench):
         room.add_to(policy)
     app.add_typer(policy, name="policy")
 
@@ -53,8 +53,8 @@ def add_to(app: typer.Typer) -> None:
 def check(paths: Paths, *, tools: ToolsNamed = None, json: AsJson = False) -> None:
     """Read policies as one set, and say what is wrong with them, with file, line and column.
 
-    With `--tools`, conditions are checked against the arguments that these tools take. Exit status 2: the
-    set cannot be used.
+    With `--tools`, conditions are checked against the arguments that these tools take. Where a policy key is
+    configured, the set must be signed. Exit status 2: the set cannot be used.
     """
     from governance.policy.lint import Severity
     from governance.policy.lint import check as look
@@ -63,6 +63,7 @@ def check(paths: Paths, *, tools: ToolsNamed = None, json: AsJson = False) -> No
     loaded = read(files)
     second, checker = _second_reader()
     lints = look(loaded, None if tools is None else shapes(tools), second=second)
+    signer = policy_signing.signer_of(paths)
     if json:
         show_json(
             {
@@ -70,6 +71,7 @@ def check(paths: Paths, *, tools: ToolsNamed = None, json: AsJson = False) -> No
                 "versions": dict(loaded.versions),
                 "rules": len(loaded.rules),
                 "checker": checker,
+                "signed_by": signer,
                 "lints": [lint.to_json() for lint in lints],
             }
         )
@@ -77,6 +79,8 @@ def check(paths: Paths, *, tools: ToolsNamed = None, json: AsJson = False) -> No
         versions = [(plain(name), str(number)) for name, number in loaded.versions.items()]
         say(table(("policy", "version"), versions))
         say("", f"{len(files)} file(s), {len(loaded.rules)} rules, set {loaded.digest.hex()}")
+        if signer is not None:
+            say(f"signed with the key {plain(signer)}")
         _tell_lints(lints)
     errors = [lint for lint in lints if lint.severity is Severity.ERROR]
     if errors:

@@ -167,7 +167,7 @@ def entries(bundle: Path | None, home: Path | None) -> "Iterator[Record]":
 def _installed(home: Path | None) -> "Iterator[Record]":
     from governance.assemble import Governance
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         start = 0
         while batch := governance.store.read(
             lambda reader, at=start: reader.records(start=at, limit=_BATCH)  # type: ignore[misc]  # a default binds it

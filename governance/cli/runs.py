@@ -127,7 +127,7 @@ def list_(*, status: Statuses = None, home: HomeDir = None, json: AsJson = False
     """List runs, newest first."""
     from governance.assemble import Governance
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         heads = governance.store.read(
             lambda reader: reader.runs(status=tuple(status or ()), limit=_LISTED)
         )
@@ -146,7 +146,7 @@ def show(run: RunName, *, home: HomeDir = None, json: AsJson = False) -> None:
     """Show one run as a timeline: what it did, by which rules, and who said yes."""
     from governance.assemble import Governance
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         head, records, names = governance.store.read(lambda r: _of_run(r, parse_run_id(run)))
     if json:
         return show_json({**_head(head), "entries": [_entry(record) for record in records]})
@@ -184,7 +184,7 @@ def resolve(  # noqa: PLR0913  # each is an option of the command line
     resolution = Resolution(how, result, note)
     owner = parse_run_id(run)
     uid = CallUid(call if call.startswith(f"{owner}/") else f"{owner}/{call}")
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         person = somebody(governance.store, by, token)
         governance.store.read(lambda r: _of_run(r, owner))
         entry = record(governance.store, governance.clock, (owner, uid), resolution, person).entry

@@ -1,7 +1,11 @@
 """How are the approval queue and the scripted model put on a socket? `serve` and `demo-model`."""
 
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,11 +45,15 @@ def serve(
     policy: PolicyPaths = None,
     home: HomeDir = None,
 ) -> None:
-    """Serve the approval queue, and drive an agent's runs beside it."""
+    """Serve the approval queue, and drive an agent's runs beside it. SIGHUP reloads the policies."""
     from governance.assemble import Governance
 
     if agent is None:
-        with Governance.open(home, policies=policy or None) as governance:
+        # Answers need no rules: without an agent, policies are held only where some are named.
+        opened = (
+            Governance.open(home, policies=policy) if policy else Governance.without_rules(home)
+        )
+        with opened as governance:
             _serve(governance, host, port)
         return
     from agent.worker import Worker
@@ -73,7 +81,36 @@ def _serve(governance: "Governance", host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         say(f"queue at http://{shown}:{port}/")
 
-    serve(app, host, port, ready)
+    with _reloading(governance):
+        serve(app, host, port, ready)
+
+
+@contextmanager
+def _reloading(governance: "Governance") -> Iterator[None]:
+    """Reload the policies on SIGHUP while the block lasts, on a thread that may wait for the log.
+
+    A handler may interrupt anything, itself too, so it does nothing but put into a queue made for that.
+    """
+    asked: SimpleQueue[bool] = SimpleQueue()
+    thread = threading.Thread(target=_reload, args=(governance, asked), name="reload", daemon=True)
+    thread.start()
+    before = signal.signal(signal.SIGHUP, lambda _signal, _frame: asked.put(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        asked.put(False)
+        thread.join()
+
+
+def _reload(governance: "Governance", asked: "SimpleQueue[bool]") -> None:
+    while asked.get():
+        try:
+            held = governance.reload()
+        except Exception:  # noqa: BLE001, S112  # it is logged, and what was in force stays
+            continue
+        versions = ", ".join(f"{plain(name)} {version}" for name, version in held.versions.items())
+        talk(f"policies in force: {versions or 'none'}")
 
 
 def _end(_signal: int, _frame: object) -> None:

@@ -1,17 +1,24 @@
 """Which rules, tools and keys had the log named? As they stood at the entry that is being read.
 
 A policy set is loaded again from the text its activation recorded, and counts only if that text has the
-digest it was activated under, with the same engine in the same version.
+digest it was activated under, with the same engine in the same version. Where its activation names a key,
+that key's signature over the texts stands beside it; with a key of the auditor's own, it has to be that one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from governance.errors import GovernanceError, InvalidInputError, UnavailableError
+from governance.errors import (
+    GovernanceError,
+    InvalidInputError,
+    RefusedError,
+    UnavailableError,
+)
 from governance.ids import Digest, parse_digest
 from governance.lawful.absences import Absences
 from governance.lawful.report import Collector, Fault
+from governance.lawful.vouching import read_signature
 from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
 from governance.ledger.entry import Entry, Record
 from governance.ledger.report import Status
@@ -39,10 +46,14 @@ class Activation:
 
 @dataclass(slots=True)
 class Books:
-    """Everything the log has put in force so far. `newest` is the seq of the last activation."""
+    """Everything the log has put in force so far. `newest` is the seq of the last activation.
+
+    `policy_key` is the key that the auditor pins for policies, if any.
+    """
 
     found: Collector
     absences: Absences
+    policy_key: VerifierKey | None = None
     newest: int = -1
     keys: Mapping[str, VerifierKey] = field(default_factory=dict[str, VerifierKey])
     _activations: dict[str, Activation] = field(default_factory=dict[str, Activation])
@@ -68,8 +79,10 @@ class Books:
         else:
             activation = self._load(record)
         self._activations[digest] = activation
-        self._versions = dict(versions)
+        # What is left out for a while comes back in no lower version.
+        self._versions = {**self._versions, **versions}
         self.newest = entry.seq
+        self._judge_signature(record)
 
     def activation(self, digest: str) -> Activation | None:
         return self._activations.get(digest)
@@ -82,6 +95,22 @@ class Books:
 
     def profile(self, tool: str, definition: Digest) -> RiskProfile | None:
         return self._tools.get((tool, definition.hex()))
+
+    def _judge_signature(self, record: Record) -> None:
+        entry = record.entry
+        named = entry.body.get("key")
+        pin = self.policy_key
+        if pin is not None and (named is None or parse_verifier_key(named) != pin):
+            message = f"policies are in force without a signature of `{pin.name}`"
+            self.found.add(Fault.POLICY_UNSIGNED, entry, message)
+        if named is None or self.absences.lack(entry, (record, "signature"), (record, "text")):
+            return
+        try:
+            note, texts = record.content("signature"), record.content("text")
+            signed = read_signature(note, parse_verifier_key(named), texts)
+            signed.refuse_other_versions(entry.body["versions"])
+        except RefusedError as exc:
+            self.found.add(Fault.POLICY_SIGNATURE_WRONG, entry, exc.message)
 
     def _load(self, record: Record) -> Activation:
         entry = record.entry

@@ -29,6 +29,7 @@ from governance.lawful.case import Case
 from governance.lawful.decisions import take_decision
 from governance.lawful.report import Collector, Fault, LawfulFinding, LawfulReport
 from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinished
+from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.report import Status
 
@@ -42,13 +43,20 @@ _AFTER_END: Final = _OUTCOMES | (APPROVAL_KINDS - {Kind.APPROVAL_REQUESTED, Kind
 """What may still come of calls in flight, and of requests that nobody needs any more."""
 
 
-def check(records: Iterable[Record], progress: Callable[[int], None] | None = None) -> LawfulReport:
+def check(
+    records: Iterable[Record],
+    progress: Callable[[int], None] | None = None,
+    *,
+    policy_key: VerifierKey | None = None,
+) -> LawfulReport:
     """Judge a log by its records. `progress` is told now and then how many have been read.
+
+    With `policy_key`, every policy set has to be signed with it.
 
     What reading `records` itself raises is left to the caller. Only the whole log, from entry 0, can be
     judged; of any other part the verdict is `not-checked`.
     """
-    walk = _Walk()
+    walk = _Walk(policy_key)
     count = 0
     for count, record in enumerate(records, 1):
         if count == 1 and record.entry.seq != 0:
@@ -69,10 +77,10 @@ def check(records: Iterable[Record], progress: Callable[[int], None] | None = No
 class _Walk:
     """One pass over the records: what holds for the whole log, and a `Case` for each open run."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy_key: VerifierKey | None) -> None:
         self.found = Collector()
         self._absences = Absences(self.found)
-        self._books = Books(self.found, self._absences)
+        self._books = Books(self.found, self._absences, policy_key)
         self._cases: dict[RunId, Case] = {}
         self._before: Entry | None = None
 

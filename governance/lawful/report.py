@@ -29,6 +29,8 @@ class Fault(StrEnum):
     POLICY_DIFFERS = "policy-differs"
     POLICY_SUPERSEDED = "policy-superseded"
     POLICY_ROLLED_BACK = "policy-rolled-back"
+    POLICY_UNSIGNED = "policy-unsigned"
+    POLICY_SIGNATURE_WRONG = "policy-signature-wrong"
     TOOL_UNKNOWN = "tool-unknown"
     CALL_UNPROPOSED = "call-unproposed"
     CALL_UNANSWERED = "call-unanswered"
@@ -62,6 +64,8 @@ _NEXT_STEPS: Final[Mapping[Fault, str]] = {
     Fault.NOT_DERIVABLE: "ask for the payload, or for the entry that records its erasure",
     Fault.ENGINE_ABSENT: "check with the engine that the finding names",
     Fault.POLICY_DIFFERS: "ask for the policy text that was in force",
+    Fault.POLICY_UNSIGNED: "ask who put these policies in force",
+    Fault.POLICY_SIGNATURE_WRONG: "ask who put these policies in force",
     Fault.INPUT_UNKNOWN: "check with a newer version",
     Fault.CLOCK_BEHIND: "compare the clocks of the machines that write to this log",
     Fault.CALL_UNANSWERED: "find out whether the call had an effect",

@@ -19,6 +19,7 @@
 
 import re
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, TypeVar, cast
@@ -59,8 +60,10 @@ SEATS_MAX: Final = 10
 PEOPLE_MAX: Final = 10
 DURATION_MAX_S: Final = 365 * 24 * 60 * 60
 DESCRIPTION_CHARS_MAX: Final = 2000
+FILES_KEPT: Final = 256
+"""Files that are kept as they were read, so that a reload parses only what has changed."""
 PROGRAMS_KEPT: Final = 4096
-"""Compiled conditions that are kept, so that a reload compiles only what has changed."""
+"""Compiled conditions that are kept, for files that have changed in part."""
 VALUE_CHARS_MAX: Final = 200
 
 _DOCUMENT_LABEL: Final = "governance/policy-set/v1"
@@ -116,19 +119,13 @@ def read_policies(files: Mapping[str, str], engine: Engine | None = None) -> Pol
     versions: dict[str, int] = {}
     origins: dict[str, str] = {}
     for file in sorted(files):
-        root = read_yaml(files[file], file)
-        fields = root.fields("policy file", _POLICY_FIELDS)
-        name_node = need(fields, "policy", root, "policy file")
-        name = name_node.text("policy name", _NAME, _NAME_HINT)
+        one = _file(cast("Hashable", chosen), file, files[file])
+        name = one.name.text("policy name")
         if name in versions:
-            raise name_node.wrong(f"policy `{name}` is also in `{origins[name]}`", "rename one")
+            raise one.name.wrong(f"policy `{name}` is also in `{origins[name]}`", "rename one")
         origins[name] = file
-        versions[name] = need(fields, "version", root, "policy file").whole(
-            "version", 1, VERSION_MAX
-        )
-        if "description" in fields:
-            _description(fields["description"])
-        rules += _rules(need(fields, "rules", root, "policy file"), name, chosen)
+        versions[name] = one.version
+        rules += one.rules
     identity: dict[str, canonical.JSON] = {
         "format": FORMAT_VERSION,
         "engine": {"name": chosen.name, "version": chosen.version},
@@ -141,6 +138,29 @@ def read_policies(files: Mapping[str, str], engine: Engine | None = None) -> Pol
         files=files,
         evaluator=chosen,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One policy file, read and compiled. Immutable: sets share it."""
+
+    name: Node
+    version: int
+    rules: tuple[Rule, ...]
+
+
+@lru_cache(maxsize=FILES_KEPT)
+def _file(engine: Hashable, file: str, text: str) -> _File:
+    """Read a file once: the same text under the same name is the same rules."""
+    root = read_yaml(text, file)
+    fields = root.fields("policy file", _POLICY_FIELDS)
+    name_node = need(fields, "policy", root, "policy file")
+    name = name_node.text("policy name", _NAME, _NAME_HINT)
+    version = need(fields, "version", root, "policy file").whole("version", 1, VERSION_MAX)
+    if "description" in fields:
+        _description(fields["description"])
+    rules = _rules(need(fields, "rules", root, "policy file"), name, cast("Engine", engine))
+    return _File(name_node, version, tuple(rules))
 
 
 def _rules(node: Node, policy: str, engine: Engine) -> list[Rule]:

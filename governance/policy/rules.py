@@ -29,9 +29,11 @@ __all__ = [
     "Mode",
     "PolicySet",
     "Rule",
+    "Signature",
     "Written",
     "default_demands",
     "evaluation",
+    "refuse_rewrite",
     "refuse_rollback",
 ]
 
@@ -134,11 +136,20 @@ class Candidates:
         self.concluded[outcomes] = conclusion
 
 
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who vouches for a set: the verifier key that was asked for, and the note that it signed."""
+
+    key: str
+    note: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicySet:
     """All rules in force, by name, and what identifies them.
 
     `digest` covers the texts and the engine's name and version; `files` holds the texts by file name.
+    `signature` is set by whoever verified it, and None where no key is configured.
     """
 
     rules: tuple[Rule, ...]
@@ -146,6 +157,7 @@ class PolicySet:
     versions: Mapping[str, int]
     files: Mapping[str, str]
     evaluator: Engine
+    signature: Signature | None = None
     _index: Index[Candidates] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -157,6 +169,13 @@ class PolicySet:
     def engine(self) -> str:
         """The engine as it stands in `policy.activated`: `closure 0.5.0-1`."""
         return f"{self.evaluator.name} {self.evaluator.version}"
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The text of each policy, by the policy's name."""
+        # A policy has at least one rule, and a rule that was read knows its file.
+        homes = {rule.name.partition("/")[0]: rule.id.file for rule in self.rules if rule.id}
+        return {name: self.files[file] for name, file in homes.items()}
 
     def candidates(self, call: Call) -> tuple[Rule, ...]:
         """The rules whose match block is about `call`, found by asking each."""
@@ -185,4 +204,16 @@ def refuse_rollback(old: Mapping[str, int], new: Mapping[str, int]) -> None:
             raise RefusedError(
                 f"policy `{name}` is in force in version {version}, and {offered} was offered",
                 hint=f"give it a version above {version}",
+            )
+
+
+def refuse_rewrite(old: PolicySet, new: PolicySet) -> None:
+    """Raise RefusedError if a policy has another text in the version that is in force."""
+    before, after = old.texts, new.texts
+    for name in sorted(before.keys() & after.keys()):
+        version = old.versions[name]
+        if new.versions[name] == version and after[name] != before[name]:
+            raise RefusedError(
+                f"policy `{name}` is in force in version {version} with another text",
+                hint=f"give it version {version + 1}",
             )

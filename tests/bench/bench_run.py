@@ -68,7 +68,7 @@ def _again(home: Home) -> Governance:
         salts=os.urandom,
         kept_checkpoint=home.checkpoint,
     )
-    rules = assemble.load({"bench.yaml": RULES})
+    rules = assemble.Rulebook.of(assemble.load({"bench.yaml": RULES}))
     return Governance(store, signer, rules, assemble.Environment())
 
 

@@ -182,7 +182,7 @@ def test_an_error_nobody_foresaw_is_one_line(cli, home, monkeypatch):
     def broken(*_args, **_kwargs):
         raise ZeroDivisionError("a bug\x1b")
 
-    monkeypatch.setattr("governance.assemble.Governance.open", broken)
+    monkeypatch.setattr("governance.assemble.Governance.without_rules", broken)
     done = cli("runs", "list")
     assert done.status == 70
     assert done.err.splitlines()[0] == "error: unexpected `ZeroDivisionError`: a bug<U+001B>"

@@ -11,11 +11,15 @@ from agent.models import ModelError
 from agent.tools import ToolResult
 from governance import Governance, Principal, assemble, queue, recovery
 from governance.approval.model import Verdict
+from governance.assemble import KeySigner
 from governance.cli import main
 from governance.config import Home
 from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
+from governance.ledger.checkpoint import sign_note
 from governance.ledger.entry import Record
+from governance.policy.document import load_policies
+from governance.policy.signature import Signed
 
 RULES = """
 policy: desk
@@ -30,6 +34,7 @@ rules:
     approval: {quorum: [{role: approver}], decide_by: 4h, use_by: 1h}
     message: "'pay ' + string(args.cents)"
 """
+OLD = "policy: old\nversion: 4\nrules: [{id: none, match: {tools: [fax]}, effect: deny}]\n"
 PAY = calls(call("pay", cents=900))
 
 
@@ -129,12 +134,24 @@ def tell(gov: Governance) -> None:
     desk(gov, say(), tools=(other_put,)).run("go", run_id="r7")
 
 
+def signed(texts: dict[str, str], signer: KeySigner) -> dict[str, str]:
+    note = sign_note(Signed.of(load_policies(texts)).to_text(), signer)
+    return {**texts, "policies.sig": note}
+
+
 @pytest.fixture(scope="session")
 def history() -> Sequence[Record]:
     """Every entry of a log in which all this happened."""
-    gov = Governance.in_memory(policies={"desk.yaml": RULES})
+    signer = KeySigner.from_seed(Origin("test/policies"), b"p" * 32)
+    texts = signed({"desk.yaml": RULES, "old.yaml": OLD}, signer)
+    gov = Governance.in_memory(policies=texts, policy_key=signer.verifier_key)
     gov = replace(gov, clock=Clock(), lease_us=1)
     tell(gov)
+
+    # A policy less, while everything runs.
+    del texts["old.yaml"]
+    texts |= signed({"desk.yaml": RULES}, signer)
+    gov.reload()
     return gov.store.read(lambda reader: reader.records())
 
 

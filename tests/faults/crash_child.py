@@ -98,7 +98,7 @@ def main() -> None:
     fast = Governance(
         governance.store,
         governance.signer,
-        governance.policies,
+        governance.rulebook,
         governance.environment,
         lease_us=300_000,
     )

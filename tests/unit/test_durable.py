@@ -27,6 +27,7 @@ from governance.config import Home
 from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
 from governance.ports import Lease
+from governance.rulebook import Rulebook
 
 HOUR = 3600 * 1_000_000
 ran: list = []
@@ -214,7 +215,7 @@ def test_a_yes_that_is_not_used_in_time_is_void(gov):
 
 
 def other_rules(gov: Governance, text: str) -> Governance:
-    return replace(gov, policies=assemble.load({"desk.yaml": text}))
+    return replace(gov, rulebook=Rulebook.of(assemble.load({"desk.yaml": text})))
 
 
 def test_rules_that_changed_while_the_call_waited_are_asked_again_now_denied(gov):
@@ -445,7 +446,7 @@ def reopen(home: Home) -> Governance:
     return Governance(
         store,
         signer,
-        assemble.load({"desk.yaml": RULES}),
+        Rulebook.of(assemble.load({"desk.yaml": RULES})),
         assemble.Environment("test"),
     )
 

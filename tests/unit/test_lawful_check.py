@@ -43,6 +43,7 @@ from governance.policy.document import load_policies
 from governance.policy.model import Principal
 from governance.ports import Person
 from governance.queue import Ballot, card, pending, vote
+from governance.rulebook import Rulebook
 from governance.store.memory import MemoryStore
 
 pytestmark = pytest.mark.attack
@@ -146,7 +147,7 @@ def installation(text: str = TEXT) -> Governance:
     return Governance(
         store=store,
         signer=SIGNER,
-        policies=load_policies({"desk.yaml": text}),
+        rulebook=Rulebook.of(load_policies({"desk.yaml": text})),
         environment=Environment(),
         clock=clock,
         new_id=lambda prefix: f"{prefix}-{next(ids)}",
@@ -269,7 +270,8 @@ def test_two_runs_with_rules_changed_between_them_are_lawful() -> None:
     governance = installation()
     agent(governance, proposes(("lookup", '{"order":1}'))).run("look", run_id="a")
     stricter = replace(
-        governance, policies=load_policies({"d": TEXT.replace("version: 2", "version: 3")})
+        governance,
+        rulebook=Rulebook.of(load_policies({"d": TEXT.replace("version: 2", "version: 3")})),
     )
     agent(stricter, proposes(("lookup", '{"order":1}'))).run("look", run_id="b")
     report = check(records(governance))
@@ -293,7 +295,8 @@ def test_a_cancelled_run_and_an_expired_request_are_lawful() -> None:
 def test_an_approver_at_hand_votes_lawfully() -> None:
     governance = installation()
     inline = Approver(lambda _asked: Approve("fine"), roles=frozenset({"finance"}))
-    one = replace(governance, policies=load_policies({"d": TEXT.replace("count: 2", "count: 1")}))
+    weaker = load_policies({"d": TEXT.replace("count: 2", "count: 1")})
+    one = replace(governance, rulebook=Rulebook.of(weaker))
     model = Script(proposes(("refund", '{"cents":9900,"to":"ada"}')), BYE)
     create_agent(model, [refund], governance=one, approver=inline)("pay ada")
     report = check(records(governance))
@@ -986,7 +989,7 @@ def test_a_yes_under_lower_demands_does_not_carry_a_start_under_higher_ones() ->
     (held,) = pending(governance.store, governance.clock())
     answer(governance, held.request, "ann", Verdict.APPROVE)
     text = TEXT.replace("version: 2", "version: 3")
-    agent(replace(governance, policies=load_policies({"d": text}))).resume(RUN)
+    agent(replace(governance, rulebook=Rulebook.of(load_policies({"d": text})))).resume(RUN)
     assert found(check(records(governance))) == []
     # The honest driver asks afresh. This one starts the call under the old yes.
     story = Story(records(governance))
