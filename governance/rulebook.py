@@ -74,7 +74,10 @@ def vouched(files: PolicyFiles, key: VerifierKey | None) -> Signed | None:
 
 @dataclass(slots=True)
 class Rulebook:
-    """Holds the set in force. `current` is one immutable value, and only `reload` assigns it."""
+    """Holds the set in force. `current` is one immutable value, and only `reload` assigns it.
+
+    A rulebook goes with one log: what it holds after a reload, that log has activated.
+    """
 
     current: PolicySet
     _source: Source
@@ -83,6 +86,7 @@ class Rulebook:
     _toolboxes: dict[frozenset[Digest], tuple[ToolFacts, ...]] = field(
         default_factory=dict[frozenset[Digest], tuple[ToolFacts, ...]], init=False
     )
+    _shelf: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @classmethod
@@ -97,9 +101,12 @@ class Rulebook:
         return cls(policies, lambda: files)
 
     def serve(self, tools: tuple[ToolFacts, ...]) -> None:
-        """Take note of an agent's tools: from now on a new set must fit them too."""
+        """Take note of an agent's tools: from now on a new set must fit them too.
+
+        Waits for no reload. One that is under way may miss them; each drive looks again as it begins.
+        """
         definitions = frozenset(tool.definition for tool in tools)
-        with self._turn:
+        with self._shelf:
             self._toolboxes.pop(definitions, None)
             self._toolboxes[definitions] = tools
             while len(self._toolboxes) > TOOLBOXES_MAX:
@@ -136,7 +143,9 @@ class Rulebook:
         refuse_rollback(old.versions, new.versions)
         refuse_rewrite(old, new)
         _test(files, new.evaluator)
-        for tools in self._toolboxes.values():
+        with self._shelf:
+            toolboxes = tuple(self._toolboxes.values())
+        for tools in toolboxes:
             fit(new, tools)
         self._coming = new
         try:

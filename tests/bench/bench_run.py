@@ -16,6 +16,7 @@ from agent import DurableAgent, tool
 from governance import Governance, assemble
 from governance.config import Home
 from governance.ids import Origin
+from governance.rulebook import Rulebook
 
 RULES = """
 policy: bench
@@ -68,7 +69,7 @@ def _again(home: Home) -> Governance:
         salts=os.urandom,
         kept_checkpoint=home.checkpoint,
     )
-    rules = assemble.Rulebook.of(assemble.load({"bench.yaml": RULES}))
+    rules = Rulebook.of(assemble.load({"bench.yaml": RULES}))
     return Governance(store, signer, rules, assemble.Environment())
 
 
