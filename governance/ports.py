@@ -10,7 +10,7 @@ A `Store` holds the ledger, its payloads and a little that is no evidence: peopl
 - `read` sees one consistent moment, and never waits for a writer.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -199,6 +199,11 @@ class Reader(Protocol):
 
     def find_request(self, request: RequestId) -> RunId | None:
         """Tell which run an approval request belongs to."""
+        ...
+
+    def starts(self, principal: SubjectId, since: Micros) -> Mapping[str, int]:
+        """Count by tool the calls that were started on behalf of `principal` later than `since`, whatever
+        the run. The tool is the one that the decision behind a start names."""
         ...
 
     def latest(self, kinds: Collection[Kind], *, tool: str | None = None) -> Record | None:

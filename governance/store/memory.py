@@ -4,7 +4,9 @@ One moment is an immutable value; a work changes a copy, which replaces the mome
 returns. Nothing is durable, and nothing can be altered behind its back.
 """
 
+import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -28,6 +30,7 @@ from governance.store.projection import (
     place,
     request_of,
     start,
+    start_of,
 )
 from governance.store.tree import check_nodes
 
@@ -55,17 +58,17 @@ class _MemoryReader:
 
     @property
     def people(self) -> "_MemoryPeople":
-        return _MemoryPeople(self)
+        return _MemoryPeople(self, self._change)
 
     @property
     def leases(self) -> "_MemoryLeases":
-        return _MemoryLeases(self)
+        return _MemoryLeases(self, self._change)
 
     @property
     def tree(self) -> "_MemoryTree":
         return _MemoryTree(self)
 
-    def change(self, _: _Moment, /) -> None:
+    def _change(self, _: _Moment, /) -> None:
         raise read_only()
 
     def head(self) -> Head:
@@ -97,6 +100,19 @@ class _MemoryReader:
     def find_request(self, request: RequestId) -> RunId | None:
         return self.moment.requests.get(request)
 
+    def starts(self, principal: SubjectId, since: Micros) -> Mapping[str, int]:
+        counts: Counter[str] = Counter()
+        for record in itertools.takewhile(
+            lambda r: r.entry.ts > since, reversed(self.moment.records)
+        ):
+            begun = start_of(record.entry)
+            if begun is not None and begun.principal == principal:
+                decided = self.moment.records[begun.decision].entry
+                tool = decided.body.get("tool")
+                if decided.run == record.entry.run and isinstance(tool, str):
+                    counts[tool] += 1
+        return dict(counts)
+
     def latest(self, kinds: Collection[Kind], *, tool: str | None = None) -> Record | None:
         keys = {latest_key(kind, tool) for kind in kinds}
         newest_first = reversed(self.moment.records)
@@ -111,7 +127,7 @@ class _MemoryTransaction(_MemoryReader):
         super().__init__(moment)
         self._charter = charter
 
-    def change(self, moment: _Moment, /) -> None:
+    def _change(self, moment: _Moment, /) -> None:
         self.moment = moment
 
     def append(self, draft: Draft, at: Micros) -> Record:
@@ -166,8 +182,9 @@ class _MemoryTree:
 
 
 class _MemoryPeople:
-    def __init__(self, owner: _MemoryReader) -> None:
+    def __init__(self, owner: _MemoryReader, change: Callable[[_Moment], None]) -> None:
         self._owner = owner
+        self._change = change
 
     def by_subject(self, subject: SubjectId) -> Person | None:
         return self._owner.moment.people.get(subject)
@@ -191,26 +208,27 @@ class _MemoryPeople:
             raise name_taken(person)
         tokens = {**now.tokens, person.subject: token_digest} if token_digest else now.tokens
         people = {**now.people, person.subject: person}
-        self._owner.change(replace(now, people=people, tokens=tokens))
+        self._change(replace(now, people=people, tokens=tokens))
 
 
 class _MemoryLeases:
-    def __init__(self, owner: _MemoryReader) -> None:
+    def __init__(self, owner: _MemoryReader, change: Callable[[_Moment], None]) -> None:
         self._owner = owner
+        self._change = change
 
     def get(self, run: RunId) -> Lease | None:
         return self._owner.moment.leases.get(run)
 
     def put(self, lease: Lease) -> None:
         now = self._owner.moment
-        self._owner.change(replace(now, leases={**now.leases, lease.run: lease}))
+        self._change(replace(now, leases={**now.leases, lease.run: lease}))
 
     def drop(self, run: RunId, holder: str) -> None:
         now = self._owner.moment
         left = {
             key: lease for key, lease in now.leases.items() if key != run or lease.holder != holder
         }
-        self._owner.change(replace(now, leases=left))
+        self._change(replace(now, leases=left))
 
 
 class MemoryStore:

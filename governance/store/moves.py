@@ -10,14 +10,14 @@ import itertools
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from governance.errors import TamperedError
 from governance.ids import Digest, RequestId, RunId
 from governance.ledger.entry import Record
 from governance.ledger.merkle import Node
 from governance.ports import RunHead
-from governance.store.projection import Tip
+from governance.store.projection import Tip, start_of
 from governance.store.rows import LINK_BYTES, Row, entry_index, payload_rows, run_row
 
 __all__ = ["Moves", "Request"]
@@ -41,6 +41,18 @@ _LATEST: Final = """
     INSERT INTO latest (key, seq) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET seq = excluded.seq
 """
 _NODE: Final = "INSERT INTO node (level, place, hash) VALUES (?, ?, ?)"
+_START: Final = """
+    INSERT INTO start (principal, tool, ts, nth)
+    SELECT :principal, named.tool, :ts, 1 + coalesce((
+        SELECT s.nth FROM start s WHERE s.principal = :principal AND s.tool = named.tool
+        ORDER BY s.ts DESC, s.nth DESC LIMIT 1
+    ), 0)
+    FROM (
+        SELECT json_extract(CAST(raw AS TEXT), '$.body.tool') AS tool FROM entry
+        WHERE seq = :decision AND run = :run
+        AND json_type(CAST(raw AS TEXT), '$.body.tool') = 'text'
+    ) named
+"""
 _HEAD: Final = "UPDATE head SET size = ?, last = ?, edge = ?, ts = ?"
 
 
@@ -93,6 +105,9 @@ class Moves:
         _insert(connection, _ENTRY, [_entry_row(record, numbers) for record in self.records])
         payloads = [row for record in self.records for row in payload_rows(record)]
         _insert(connection, _PAYLOAD, payloads)
+        starts = _start_rows(self.records, numbers)
+        if starts:  # after the entries: the tool of a start stands in that of its decision
+            connection.executemany(_START, starts)
         if self.requests:
             requests = [(key, one.run, one.seq, one.open) for key, one in self.requests.items()]
             connection.executemany(_REQUEST, requests)
@@ -107,6 +122,16 @@ def _entry_row(record: Record, numbers: dict[RunId, int]) -> Row:
     entry = record.entry
     number = None if entry.run is None else numbers[entry.run]
     return (entry.seq, entry.prev[:LINK_BYTES], number, entry.rseq, *entry_index(entry), entry.raw)
+
+
+def _start_rows(records: Sequence[Record], numbers: dict[RunId, int]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for entry in (record.entry for record in records):
+        start = start_of(entry)
+        if start is not None and entry.run is not None:
+            row = {"principal": start.principal, "decision": start.decision, "ts": entry.ts}
+            rows.append({**row, "run": numbers[entry.run]})
+    return rows
 
 
 def _insert(connection: sqlite3.Connection, insert: str, rows: Sequence[Row]) -> None:

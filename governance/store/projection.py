@@ -5,6 +5,7 @@ extend     the tip after an entry
 advance    the head of a run after an entry
 request_of what an entry does to an approval request: `approval.requested` opens it, a final entry
            closes it, a grant leaves it open until it is used
+start_of   what an entry adds to the counts of started calls
 """
 
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ from governance.ports import Head, RunHead, Signer
 __all__ = [
     "PAYLOADS_MAX",
     "RequestMove",
+    "Start",
     "Tip",
     "advance",
     "extend",
@@ -42,6 +44,7 @@ __all__ = [
     "place",
     "request_of",
     "start",
+    "start_of",
 ]
 
 PAYLOADS_MAX: Final = 16
@@ -90,6 +93,15 @@ class RequestMove:
     run: RunId
     request: RequestId
     opens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A call has started on behalf of `principal`; `decision` is the earlier entry, of the same run, that
+    names its tool."""
+
+    principal: SubjectId
+    decision: int
 
 
 def start(origin: Origin) -> Tip:
@@ -165,6 +177,16 @@ def request_of(entry: Entry) -> RequestMove | None:
     if not opens and entry.kind not in _CLOSES_A_REQUEST:
         return None
     return RequestMove(entry.run, RequestId(request), opens)
+
+
+def start_of(entry: Entry) -> Start | None:
+    """Tell for whom `entry` starts a call, if it does."""
+    decision = entry.body.get("decision")
+    if entry.kind is not Kind.CALL_STARTED or entry.run is None or type(decision) is not int:
+        return None
+    if not 0 <= decision < entry.seq:
+        return None
+    return Start(entry.on_behalf_of or entry.actor, decision)
 
 
 def latest_keys(entry: Entry) -> tuple[str, ...]:

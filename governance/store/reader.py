@@ -5,11 +5,11 @@ append, where an ORM costs 17 times as much. Every record passes `rows` on its w
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from governance.canonical import payload_bytes
 from governance.errors import InvalidInputError, TamperedError
-from governance.ids import Digest, Origin, RequestId, RunId
+from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Kind, Payload, Record
 from governance.ledger.merkle import Edge
 from governance.ports import Head, RunHead
@@ -60,6 +60,25 @@ _RUNS_IN = """
 """
 _OPEN_REQUESTS = "SELECT run, request FROM request WHERE open ORDER BY seq"
 _FIND_REQUEST = "SELECT run FROM request WHERE request = ?"
+_STARTS = """
+    WITH RECURSIVE used (tool) AS (
+        SELECT min(tool) FROM start WHERE principal = :principal
+        UNION ALL
+        SELECT (SELECT min(tool) FROM start WHERE principal = :principal AND tool > used.tool)
+        FROM used WHERE used.tool IS NOT NULL
+    ), told (tool, nth, before) AS (
+        SELECT used.tool, (
+            SELECT nth FROM start WHERE principal = :principal AND tool = used.tool
+            ORDER BY ts DESC, nth DESC LIMIT 1
+        ), coalesce((
+            SELECT nth FROM start WHERE principal = :principal AND tool = used.tool AND ts <= :since
+            ORDER BY ts DESC, nth DESC LIMIT 1
+        ), 0)
+        FROM used WHERE used.tool IS NOT NULL
+    )
+    SELECT tool, nth - before FROM told WHERE nth > before
+"""
+"""A few steps down the index for each tool that the principal ever used, and none for each call."""
 _LATEST = "SELECT max(seq) FROM latest WHERE key IN (SELECT value FROM json_each(?))"
 _CHECKPOINTS = "SELECT size, note FROM checkpoint ORDER BY size"
 
@@ -89,11 +108,11 @@ class SqliteReader:
 
     def __init__(self, connection: sqlite3.Connection, tip: Tip) -> None:
         self._connection = connection
-        self._tip = tip
+        self._opened = tip
 
     @property
-    def tip(self) -> Tip:
-        return self._tip
+    def _tip(self) -> Tip:
+        return self._opened
 
     @property
     def people(self) -> SqlitePeople:
@@ -105,10 +124,10 @@ class SqliteReader:
 
     @property
     def tree(self) -> SqliteTree:
-        return SqliteTree(self._settled(), self.tip.size)
+        return SqliteTree(self._settled(), self._tip.size)
 
     def head(self) -> Head:
-        return self.tip.head
+        return self._tip.head
 
     def run_head(self, run: RunId) -> RunHead | None:
         row = self._one(_RUN_HEAD, run)
@@ -122,7 +141,7 @@ class SqliteReader:
         return [to_run_head(row) for row in rows]
 
     def records(self, *, start: int = 0, limit: int = 10_000) -> Sequence[Record]:
-        stop = min(start + limit, self.tip.size)
+        stop = min(start + limit, self._tip.size)
         rows = self._settled().execute(_BY_SEQ, (start, stop))
         payloads = self._settled().execute(_PAYLOADS, (start * PAYLOADS_MAX, stop * PAYLOADS_MAX))
         found = self._join(rows, payloads)
@@ -153,6 +172,10 @@ class SqliteReader:
         row = self._one(_FIND_REQUEST, request)
         return row[0] if row else None
 
+    def starts(self, principal: SubjectId, since: Micros) -> Mapping[str, int]:
+        asked = {"principal": principal, "since": since}
+        return dict(self._settled().execute(_STARTS, asked).fetchall())
+
     def latest(self, kinds: Collection[Kind], *, tool: str | None = None) -> Record | None:
         row = self._one(_LATEST, _array([latest_key(kind, tool) for kind in kinds]))
         if row is None or row[0] is None:
@@ -178,10 +201,10 @@ class SqliteReader:
         return row
 
     def _newest(self) -> tuple[int, Digest]:
-        return self.tip.size, self.tip.last
+        return self._tip.size, self._tip.last
 
     def _record(self, row: Row) -> Record:
-        entry = to_entry(row, self.tip.origin, self._newest())
+        entry = to_entry(row, self._tip.origin, self._newest())
         if not entry.payloads:
             return Record(entry)
         first = entry.seq * PAYLOADS_MAX
@@ -189,7 +212,7 @@ class SqliteReader:
         return Record(entry, to_payloads(payloads).get(entry.seq, {}))
 
     def _join(self, rows: Iterable[Row], payloads: Iterable[Row]) -> list[Record]:
-        newest, origin = self._newest(), self.tip.origin
+        newest, origin = self._newest(), self._tip.origin
         beside = to_payloads(payloads)
         none: dict[str, Payload] = {}
         entries = [to_entry(row, origin, newest) for row in rows]

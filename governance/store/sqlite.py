@@ -34,7 +34,7 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 3
 READERS_MAX: Final = 16
 """Idle connections kept for the next readers."""
 

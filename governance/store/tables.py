@@ -5,6 +5,7 @@
     head        one row: where the next entry attaches, and the right edge of the Merkle tree
     node        roots of whole tiles of the tree, for proofs
     run         the head of every run; request, latest: other ways to find an entry
+    start       one row per started call, to count them by
     checkpoint  signed notes
     person, lease, meta   no evidence
 
@@ -112,6 +113,18 @@ class LatestRow(_Table, table=True):
 
     key: str = Field(primary_key=True)
     seq: int
+
+
+class StartRow(_Table, table=True):
+    """A started call. `nth` counts those of one principal with one tool, so that how many there were since
+    some moment is the difference of two rows, however many lie between."""
+
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    principal: str = Field(primary_key=True)
+    tool: str = Field(primary_key=True)
+    ts: int = Field(primary_key=True)
+    nth: int = Field(primary_key=True)
 
 
 class CheckpointRow(_Table, table=True):

@@ -63,7 +63,7 @@ class SqliteTransaction(SqliteReader):
         self._signed: tuple[int, str] | None = None
 
     @property
-    def tip(self) -> Tip:
+    def _tip(self) -> Tip:
         return self._moves.tip
 
     @property
@@ -99,7 +99,7 @@ class SqliteTransaction(SqliteReader):
 
     def sign(self) -> tuple[int, str]:
         """Sign the head as this work sees it, unless it is signed already."""
-        size = self.tip.size
+        size = self._tip.size
         stored = self.tree.checkpoint
         note = stored(size)
         if note is None:

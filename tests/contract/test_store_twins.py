@@ -22,6 +22,7 @@ KINDS = [
     Kind.RUN_SUSPENDED,
     Kind.RUN_RESUMED,
     Kind.CALL_DECIDED,
+    Kind.CALL_STARTED,
     Kind.APPROVAL_REQUESTED,
     Kind.APPROVAL_GRANTED,
     Kind.APPROVAL_USED,
@@ -41,10 +42,12 @@ drafts = st.builds(
             "request": st.sampled_from([str(request) for request in REQUESTS]),
             "tool": st.sampled_from(["refund", "deploy"]),
             "agent": st.just("agent:b"),
+            "decision": st.integers(-1, 9),
         },
     ),
     payloads=st.dictionaries(st.sampled_from(["args", "input"]), st.integers(0, 9), max_size=2),
     run=st.sampled_from([None, *RUNS]),
+    on_behalf_of=st.sampled_from([None, SubjectId("user:1")]),
 )
 people = st.builds(
     Person,
@@ -59,7 +62,9 @@ leases = st.builds(
     holder=st.sampled_from(["w1", "w2"]),
     until=st.integers(0, 9).map(Micros),
 )
-steps = st.one_of(drafts, drafts, drafts, people, leases, st.sampled_from(["look", "raise"]))
+begun = st.tuples(st.sampled_from(RUNS), st.sampled_from(["refund", "deploy"]))
+plain = st.sampled_from(["look", "raise"])
+steps = st.one_of(drafts, drafts, drafts, begun, people, leases, plain)
 works = st.lists(st.lists(steps, min_size=1, max_size=5), max_size=12)
 
 
@@ -79,11 +84,24 @@ def everything(reader):
         "about": [list(reader.about(run, key)) for run in RUNS for key in ("run-1/1.0", *REQUESTS)],
         "open": list(reader.open_requests()),
         "where": [reader.find_request(request) for request in REQUESTS],
+        "starts": [
+            dict(reader.starts(SubjectId(who), Micros(since)))
+            for who in ("user:1", "agent:a")
+            for since in (-1, 4)
+        ],
         "latest": [reader.latest(kind) for kind in kinds],
         "of tools": [reader.latest(kind, tool="refund") for kind in kinds],
         "people": list(reader.people.everybody()),
         "leases": [reader.leases.get(run) for run in RUNS],
     }
+
+
+def begin(tx, run, tool, at):
+    """Decide about a call and start it, so that there is something to count."""
+    who = SubjectId("agent:a"), SubjectId("user:1")
+    decided = tx.append(Draft(Kind.CALL_DECIDED, who[0], {"tool": tool}, {}, run, who[1]), at)
+    started = {"decision": decided.entry.seq}
+    return decided, tx.append(Draft(Kind.CALL_STARTED, who[0], started, {}, run, who[1]), at)
 
 
 def perform(work, at):
@@ -97,6 +115,8 @@ def perform(work, at):
                     tx.people.put(step)
                 case Lease():
                     tx.leases.put(step)
+                case (run, tool):
+                    seen += begin(tx, run, tool, Micros(at))
                 case "look":
                     seen.append(everything(tx))
                 case _:
