@@ -62,7 +62,7 @@ class Question:
     """Everything a decision is made from, but for the clock and the environment.
 
     `args` are the frozen arguments, `origin` where each text in them comes from, `run` the facts of
-    the run so far.
+    the run so far, `window` those of the principal, where a rule of the set may ask for them.
     """
 
     tool: str
@@ -73,6 +73,7 @@ class Question:
     principal: Principal
     agent: Mapping[str, JSON]
     run: Mapping[str, JSON]
+    window: Mapping[str, JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ def judge(
         "env": {"name": environment.name, "labels": dict(environment.labels)},
         "now": now,
     }
+    if question.window is not None:
+        recorded["window"] = dict(question.window)
     inputs = {**recorded, "args": thaw(question.args)}
     decide = decide_admitted if admits(question.args) else reject
     return Judgement(decide(policies, inputs), recorded)

@@ -85,6 +85,7 @@ Origin = Annotated[str | None, _part("args-origin", "Where each of them comes fr
 Principal = Annotated[str | None, _part("principal", 'Like {"roles": ["clerk"]}.')]
 Agent = Annotated[str | None, _part("agent", "Fields of `agent`.")]
 Run = Annotated[str | None, _part("run", 'Fields of `run`, like {"untrusted": true}.')]
+Window = Annotated[str | None, _part("window", 'Like {"hour": {"refund": 3}}.')]
 Env = Annotated[str | None, _part("env", 'Like {"name": "production"}.')]
 
 
@@ -102,6 +103,7 @@ def explain(  # noqa: PLR0913  # each is an option of the command line
     principal: Principal = None,
     agent: Agent = None,
     run: Run = None,
+    window: Window = None,
     env: Env = None,
     now: Now = None,
     case: CaseName = None,
@@ -117,6 +119,7 @@ def explain(  # noqa: PLR0913  # each is an option of the command line
         "principal": principal,
         "agent": agent,
         "run": run,
+        "window": window,
         "env": env,
     }
     parts = {part: text for part, text in given.items() if text is not None}

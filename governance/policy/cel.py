@@ -65,7 +65,7 @@ CONDITION_STEPS_MAX: Final = 20_000
 """What one condition may cost. A step is a node visited, an element looked at, or 64 characters read."""
 
 INPUTS: Final = frozenset(
-    {"tool", "args", "args_origin", "principal", "agent", "run", "env", "now"}
+    {"tool", "args", "args_origin", "principal", "agent", "run", "window", "env", "now"}
 )
 """The variables of a condition (DESIGN, appendix A)."""
 

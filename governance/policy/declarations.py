@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from governance.canonical import JSON
 from governance.ids import Digest
-from governance.policy.model import RiskProfile, Tier
+from governance.policy.model import WINDOWS, RiskProfile, Tier
 from governance.policy.risk import tool_input
 
 __all__ = [
@@ -159,12 +159,16 @@ def declared_inputs(
             sums=_map_of(INT, sums),
             failures=INT,
             rejected=INT,
+            last=_map_of(INT, names),
+            approved=_map_of(INT, names),
             turn_refused=INT,
             tokens=INT,
             elapsed_s=INT,
             untrusted=BOOL,
             untrusted_sources=LIST_OF_TEXT,
         ),
+        # Not only this agent's tools: whatever was started on behalf of the same principal counts.
+        "window": _fields(**dict.fromkeys(WINDOWS, _map_of(INT))),
         "env": _fields(name=TEXT, labels=_map_of(TEXT)),
         "now": kinds(Kind.TIMESTAMP),
     }

@@ -11,6 +11,7 @@ from governance.ids import Digest, SubjectId, parse_digest
 
 __all__ = [
     "VERB_TIERS",
+    "WINDOWS",
     "Decision",
     "Demands",
     "Effect",
@@ -50,6 +51,9 @@ VERB_TIERS: Final[Mapping[str, Tier]] = {
     "FINANCIAL": Tier.CRITICAL,
 }
 """What a verb alone says. A verb that is not here rates `high`."""
+
+WINDOWS: Final[Mapping[str, int]] = {"hour": 60 * 60, "day": 24 * 60 * 60}
+"""The fields of `window`, and over how many seconds back from now each counts a principal's calls."""
 
 
 class Effect(StrEnum):

@@ -5,7 +5,7 @@ are in one order, by name, so that neither the order of files nor the order in a
 index has found out about a kind of call is a consequence of the rules, and kept beside them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -150,6 +150,7 @@ class PolicySet:
 
     `digest` covers the texts and the engine's name and version; `files` holds the texts by file name.
     `signature` is set by whoever verified it, and None where no key is configured.
+    `inputs` are the parts of a decision input that any condition or message reads.
     """
 
     rules: tuple[Rule, ...]
@@ -158,11 +159,13 @@ class PolicySet:
     files: Mapping[str, str]
     evaluator: Engine
     signature: Signature | None = None
+    inputs: frozenset[str] = field(init=False)
     _index: Index[Candidates] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
         object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
+        object.__setattr__(self, "inputs", frozenset(_inputs(self.rules)))
         object.__setattr__(self, "_index", Index(self._arranged))
 
     @property
@@ -194,6 +197,13 @@ class PolicySet:
         )
         shadows = tuple(rule for rule in candidates if rule.mode is Mode.SHADOW)
         return Candidates(call.tier, denials, holds, allows, shadows)
+
+
+def _inputs(rules: Iterable[Rule]) -> Iterator[str]:
+    for rule in rules:
+        for program in (rule.when, rule.message):
+            for name in () if program is None else program.references:
+                yield name.partition(".")[0]
 
 
 def refuse_rollback(old: Mapping[str, int], new: Mapping[str, int]) -> None:

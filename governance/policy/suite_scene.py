@@ -14,7 +14,7 @@ from governance.canonical import JSON
 from governance.errors import InvalidInputError
 from governance.ids import Digest
 from governance.policy.cel import did_you_mean
-from governance.policy.model import RiskProfile, Tier
+from governance.policy.model import WINDOWS, RiskProfile, Tier
 from governance.policy.risk import tool_input
 from governance.policy.yaml_source import Node, PolicyError
 
@@ -43,6 +43,8 @@ EMPTY: Final[Mapping[str, Mapping[str, JSON]]] = {
         "step": 0,
         "calls": {},
         "sums": {},
+        "last": {},
+        "approved": {},
         "failures": 0,
         "rejected": 0,
         "turn_refused": 0,
@@ -51,6 +53,7 @@ EMPTY: Final[Mapping[str, Mapping[str, JSON]]] = {
         "untrusted": False,
         "untrusted_sources": [],
     },
+    "window": {window: {} for window in WINDOWS},
     "env": {"name": "", "labels": {}},
 }
 """An input in which nothing has happened yet."""

@@ -50,6 +50,21 @@ def test_replay_lists_what_new_rules_change(cli, bundle, decided, tmp_path, sour
     assert "2 decided, 1 changed" in done.out
 
 
+def test_replay_of_a_rule_that_asks_for_what_was_not_recorded(cli, log, decided, tmp_path):
+    """Under the old rules nobody asked for the window, so it is in no recorded input."""
+    few = STRICT.replace("args.to == 'bob'", "window.hour.pay > 3")
+    (tmp_path / "few.yaml").write_text(few)
+    done = cli("policy", "replay", log, "--policies", tmp_path / "few.yaml", "--json")
+    assert done.status == 1
+    changes = {change["seq"]: change["after"] for change in done.json["changes"]}
+    assert list(changes) == decided
+    for after in changes.values():
+        assert (after["effect"], after["reasons"]) == ("deny", ["rule-error"])
+    shown = cli("policy", "explain", tmp_path / "few.yaml", "--entry", decided[0], "--home", log)
+    assert shown.status == 0
+    assert "missing-key" in shown.out
+
+
 def test_replay_for_a_script(cli, bundle, decided, tmp_path):
     done = cli("policy", "replay", bundle, "--policies", tmp_path / "new.yaml", "--json")
     assert done.status == 1
@@ -250,11 +265,13 @@ def test_the_profile_is_that_of_the_tests_and_the_rest_of_the_input_can_be_given
         "policy: p\nversion: 1\nrules:\n"
         "  - id: a\n    when: >-\n"
         "      run.untrusted && 'clerk' in principal.roles && env.name == 'x' && agent.id == 'agent:x'\n"
-        "      && args_origin['to'] == 'user' && now.getHours() == 7\n    effect: allow\n"
+        "      && args_origin['to'] == 'user' && now.getHours() == 7\n"
+        "      && window.hour['pay'] == 2 && run.last['pay'] > 60\n    effect: allow\n"
     )
     (tmp_path / "p.test.yaml").write_text(CASES)
     given = {
-        "--run": '{"untrusted": true}',
+        "--run": '{"untrusted": true, "last": {"pay": 61}}',
+        "--window": '{"hour": {"pay": 2}}',
         "--principal": '{"roles": ["clerk"]}',
         "--env": '{"name": "x"}',
         "--agent": '{"id": "agent:x"}',
@@ -265,7 +282,7 @@ def test_the_profile_is_that_of_the_tests_and_the_rest_of_the_input_can_be_given
     got = cli("policy", "explain", tmp_path / "p.yaml", "--tool", "pay", *options, "--json").json
     assert got["decision"]["rules"] == ["p/a"]
     assert got["decision"]["tier"] == "critical"
-    assert len(got["rules"][0]["when"]["parts"]) == 6
+    assert len(got["rules"][0]["when"]["parts"]) == 8
 
 
 def test_a_case_is_explained(cli, desk, tmp_path):
