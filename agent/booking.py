@@ -4,10 +4,11 @@ Everything here happens inside one transaction, reads the clock once and perform
 booked one at a time, so that each is judged in the light of those before it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from agent.facts import origins, rejected_before, run_facts
+from agent.facts import origins, rejected_before, run_facts, window_facts
 from agent.state import (
     Allowed,
     ApprovalClosed,
@@ -20,6 +21,7 @@ from agent.state import (
     BookStarts,
     BookSuspension,
     BookUnknown,
+    Call,
     CallDecided,
     CallStarted,
     CallUnknown,
@@ -38,7 +40,7 @@ from agent.state import (
 )
 from agent.tools import RegisteredTool, ToolArgumentsError, ToolRegistry
 from governance.approval.model import Use
-from governance.canonical import CanonicalError
+from governance.canonical import JSON, CanonicalError
 from governance.gate import (
     Environment,
     Question,
@@ -184,6 +186,7 @@ def _ask(
         principal=state.principal,
         agent={"id": state.agent, "path": [state.agent], "model": state.model},
         run=run_facts(state, call, definition, args, moment.at),
+        window=_window(state, call, policies, moment),
     )
     judged = judge(policies, rules.environment, question, moment.at)
     return CallDecided(
@@ -195,6 +198,17 @@ def _ask(
         input=judged.input,
         first=first,
     )
+
+
+def _window(
+    state: RunState, call: Call, policies: PolicySet, moment: Moment
+) -> Mapping[str, JSON] | None:
+    """Count only where a rule may ask: the set itself says so, and an auditor knows when it is owed."""
+    if "window" not in policies.inputs:
+        return None
+    if moment.reader is None:
+        raise TypeError(f"call {call.uid} is governed without a log")
+    return window_facts(state, call, moment.reader, moment.at)
 
 
 def _refused(moment: Moment, subject: Proposed | Startable, reason: str, text: str) -> CallDecided:

@@ -1,4 +1,4 @@
-"""What policy is told of a run, and where the texts in a call's arguments come from."""
+"""What policy is told of a run and of its principal, and where the texts in a call's arguments come from."""
 
 from collections.abc import Iterator, Mapping
 from itertools import repeat
@@ -7,8 +7,10 @@ from typing import Final, cast
 from agent.state import Allowed, Answered, Call, RunState, content_digest
 from governance.canonical import JSON, thaw
 from governance.ids import Digest, Micros
+from governance.policy.model import WINDOWS
+from governance.ports import Reader
 
-__all__ = ["origins", "rejected_before", "run_facts"]
+__all__ = ["origins", "rejected_before", "run_facts", "window_facts"]
 
 SECOND: Final = 1_000_000
 
@@ -18,21 +20,25 @@ def run_facts(
 ) -> dict[str, JSON]:
     """The `run` part of the decision input.
 
-    Counts and sums hold every started call and every sibling already allowed in this turn, so that two
-    calls of one turn cannot each pass a limit that only one of them fits. `call` itself is not counted.
+    Counts, sums and `last` hold every started call and every sibling already allowed in this turn, so that
+    two calls of one turn cannot each pass a limit that only one of them fits. `call` itself is not counted.
+    `approved` holds only what started: a yes that nobody has used gives no leave to anything else.
     """
     calls, sums = dict(state.tool_starts), dict(state.sums)
-    for sibling in state.calls:
-        if isinstance(sibling, Allowed) and sibling.call.uid != call.uid:
-            name = sibling.call.name
-            calls[name] = calls.get(name, 0) + 1
-            for key, value in integers(sibling.ruling.args):
-                sums[f"{name}.{key}"] = sums.get(f"{name}.{key}", 0) + value
+    last = {tool: max(0, now - then) // SECOND for tool, then in state.last_starts.items()}
+    for sibling in _siblings(state, call):
+        name = sibling.call.name
+        calls[name] = calls.get(name, 0) + 1
+        last[name] = 0
+        for key, value in integers(sibling.ruling.args):
+            sums[f"{name}.{key}"] = sums.get(f"{name}.{key}", 0) + value
     return {
         "id": state.run,
         "step": state.turn,
         "calls": calls,
         "sums": sums,
+        "last": last,
+        "approved": dict(state.approved_starts),
         "failures": state.failures,
         "rejected": int(rejected_before(state, call, definition, args) is not None),
         "turn_refused": sum(isinstance(c, Answered) and c.refused for c in state.calls),
@@ -41,6 +47,29 @@ def run_facts(
         "untrusted": bool(state.untrusted),
         "untrusted_sources": list(state.untrusted),
     }
+
+
+def window_facts(state: RunState, call: Call, reader: Reader, now: Micros) -> dict[str, JSON]:
+    """The `window` part of the decision input: what was started for the run's principal of late, in any run.
+
+    Read in the transaction that decides, so no other run can start a call in between. Siblings count as
+    in `run_facts`.
+    """
+    facts: dict[str, JSON] = {}
+    for window, seconds in WINDOWS.items():
+        since = Micros(now - seconds * SECOND)
+        starts = dict(reader.starts(state.principal.id, since))
+        for sibling in _siblings(state, call):
+            starts[sibling.call.name] = starts.get(sibling.call.name, 0) + 1
+        facts[window] = starts
+    return facts
+
+
+def _siblings(state: RunState, call: Call) -> Iterator[Allowed]:
+    """The other calls of this turn that may start."""
+    for sibling in state.calls:
+        if isinstance(sibling, Allowed) and sibling.call.uid != call.uid:
+            yield sibling
 
 
 def rejected_before(state: RunState, call: Call, definition: Digest, args: bytes) -> str | None:

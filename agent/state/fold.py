@@ -162,7 +162,7 @@ def _fold_call(state: RunState, event: CallEvent, place: Place) -> RunState:
         case CallDecided():
             return _put(_taint(state, event), _decided(old, event, place.seq))
         case CallStarted():
-            return _fold_start(state, old, event)
+            return _fold_start(state, old, event, place)
         case CallEnded():
             tool = old.call.name
             if tool in state.untrusted_tools and tool not in state.untrusted:
@@ -236,7 +236,7 @@ def _new_ruling(old: CallState, event: CallDecided, seq: int) -> Ruling:
     )
 
 
-def _fold_start(state: RunState, old: CallState, event: CallStarted) -> RunState:
+def _fold_start(state: RunState, old: CallState, event: CallStarted, place: Place) -> RunState:
     ruling = _ruling(old)
     name = old.call.name
     sums = dict(state.sums)
@@ -245,9 +245,17 @@ def _fold_start(state: RunState, old: CallState, event: CallStarted) -> RunState
         if type(value) is int:
             sums[f"{name}.{key}"] = sums.get(f"{name}.{key}", 0) + value
     starts = {**state.tool_starts, name: state.tool_starts.get(name, 0) + 1}
+    approved = state.approved_starts
+    if event.request is not None:
+        approved = {**approved, name: approved.get(name, 0) + 1}
+    state = state.but(
+        tool_starts=starts,
+        sums=sums,
+        last_starts={**state.last_starts, name: place.ts},
+        approved_starts=approved,
+    )
     call = replace(old.call, attempts=event.attempt)
-    running = Running(call, ruling, state.epoch, event.key, event.request)
-    return _put(state, running, tool_starts=starts, sums=sums)
+    return _put(state, Running(call, ruling, state.epoch, event.key, event.request))
 
 
 def _resolved(call: Call, event: CallResolved) -> CallState:

@@ -31,7 +31,8 @@ class RunState:
 
     `turn` counts the model's answers: a question asked again after a crash is the same turn.
     `calls` are the current turn's; once all are answered they become messages. `tool_starts`, `sums`
-    (`tool.argument` -> sum over started calls), `failures` and `tokens` are what limits are checked on.
+    (`tool.argument` -> sum over started calls), `last_starts`, `approved_starts` (tool -> starts that an
+    approval carried), `failures` and `tokens` are what limits are checked on.
     `said` are the notes people gave; `rejections` maps what a person said no to, to the refusal.
     `waited`: this turn was suspended.
     """
@@ -55,6 +56,8 @@ class RunState:
     calls_made: int = 0
     tool_starts: Mapping[str, int] = field(default_factory=dict[str, int])
     sums: Mapping[str, int] = field(default_factory=dict[str, int])
+    last_starts: Mapping[str, Micros] = field(default_factory=dict[str, Micros])
+    approved_starts: Mapping[str, int] = field(default_factory=dict[str, int])
     failures: int = 0
     tokens: int = 0
     said: Mapping[RequestId, str] = field(default_factory=dict[RequestId, str])

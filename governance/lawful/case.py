@@ -18,6 +18,7 @@ from typing import Any
 from governance.approval.model import SECOND, Approval, State
 from governance.canonical import digest
 from governance.ids import Digest, RunId, SubjectId, call_uid, parse_subject_id
+from governance.lawful.windows import Windows
 from governance.ledger.entry import Entry, Record
 from governance.policy.model import Demands, RiskProfile
 
@@ -109,6 +110,8 @@ class Asked:
 class Case:
     """One run. `floor` is the policy activation in force when its driver took it; `last` its newest entry.
 
+    `windows` is one for all runs of the log; `latest` is when each tool was last started, `approved` how
+    often under an approval.
     `sums` and `rejections` are None once they cannot be recounted, for want of erased arguments.
     `history` is what cards are laid out from: its first record, and after `bare` the current turn's, still
     have their payloads.
@@ -119,6 +122,7 @@ class Case:
     agent: SubjectId
     floor: int
     last: Entry
+    windows: Windows
     turn: int = 0
     tokens: int = 0
     failures: int = 0
@@ -126,6 +130,8 @@ class Case:
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
     starts: dict[str, int] = field(default_factory=dict[str, int])
+    latest: dict[str, int] = field(default_factory=dict[str, int])
+    approved: dict[str, int] = field(default_factory=dict[str, int])
     sums: dict[str, int] | None = field(default_factory=dict[str, int])
     rejections: set[Digest] | None = field(default_factory=set[Digest])
     untrusted: list[str] = field(default_factory=list[str])
@@ -135,16 +141,21 @@ class Case:
     bare: int = 1
 
     @classmethod
-    def open(cls, record: Record, floor: int) -> "Case":
+    def open(cls, record: Record, floor: int, windows: Windows) -> "Case":
         """Begin with `run.started`."""
         entry = record.entry
         agent = parse_subject_id(entry.body["agent"])
-        case = cls(RunId(entry.run or ""), record, agent, floor, entry)
+        case = cls(RunId(entry.run or ""), record, agent, floor, entry, windows)
         case.history.append(record)
         if "input" in record.payloads:
             for message in record.content("input")["messages"]:
                 case.hear(message)
         return case
+
+    @property
+    def principal(self) -> str:
+        """On whose behalf the run acts."""
+        return str(self.started.entry.body["principal"]["id"])
 
     @property
     def closed(self) -> bool:
@@ -187,7 +198,11 @@ class Case:
         """Count a start."""
         call.phase, call.attempts = Phase.RUNNING, entry.body["attempt"]
         self.starts[call.tool] = self.starts.get(call.tool, 0) + 1
+        self.latest[call.tool] = entry.ts
+        if "request" in entry.body:
+            self.approved[call.tool] = self.approved.get(call.tool, 0) + 1
         self.sums = _added(self.sums, call)
+        self.windows.take(self.principal, call.tool, entry.ts)
 
     def reject(self, call: Call) -> None:
         """Remember what a person said no to."""
@@ -200,17 +215,20 @@ class Case:
     def facts(self, call: Call, now: int) -> dict[str, Any]:
         """Recount what policy was told of the run when it decided about `call` at `now`.
 
-        Counts and sums hold every started call and every other call of the turn that may start.
+        Counts, sums and `last` hold every started call and every other call of the turn that may start.
         """
         starts, sums = dict(self.starts), self.sums
-        for other in self.calls.values():
-            if other.phase is Phase.ALLOWED and other.uid != call.uid:
-                starts[other.tool] = starts.get(other.tool, 0) + 1
-                sums = _added(sums, other)
+        last = {tool: max(0, now - then) // SECOND for tool, then in self.latest.items()}
+        for other in self._siblings(call):
+            starts[other.tool] = starts.get(other.tool, 0) + 1
+            last[other.tool] = 0
+            sums = _added(sums, other)
         facts: dict[str, Any] = {
             "id": self.run,
             "step": self.turn,
             "calls": starts,
+            "last": last,
+            "approved": dict(self.approved),
             "failures": self.failures,
             "turn_refused": sum(other.refused for other in self.calls.values()),
             "tokens": self.tokens,
@@ -223,6 +241,19 @@ class Case:
         if self.rejections is not None:
             facts["rejected"] = int(call.content in self.rejections)
         return facts
+
+    def window(self, call: Call, now: int) -> dict[str, dict[str, int]]:
+        """Recount what policy was told of the principal, with siblings as in `facts`."""
+        windows = self.windows.counts(self.principal, now)
+        for other in self._siblings(call):
+            for starts in windows.values():
+                starts[other.tool] = starts.get(other.tool, 0) + 1
+        return windows
+
+    def _siblings(self, call: Call) -> list[Call]:
+        """The other calls of the turn that may start."""
+        others = self.calls.values()
+        return [one for one in others if one.phase is Phase.ALLOWED and one.uid != call.uid]
 
 
 def _added(sums: dict[str, int] | None, call: Call) -> dict[str, int] | None:

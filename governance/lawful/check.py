@@ -10,8 +10,8 @@
   card and the head that were there, under a signature of the log's key? (`votes`)
 - any entry: does its run begin with `run.started`, and is it not over?
 
-It never raises on what it judges. Memory grows with open runs, not with the log. The time for a card
-grows with its run, as a card names every earlier call.
+It never raises on what it judges. Memory grows with open runs and the starts of a day, not with the log.
+The time for a card grows with its run, as a card names every earlier call.
 
 What it cannot see: a history that somebody who holds the log's key wrote anew from end to end, with lawful
 decisions throughout. That is for checkpoints kept elsewhere.
@@ -30,6 +30,7 @@ from governance.lawful.decisions import take_decision
 from governance.lawful.report import Collector, Fault, LawfulFinding, LawfulReport
 from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinished
 from governance.ledger.checkpoint import VerifierKey
+from governance.lawful.windows import Windows
 from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.report import Status
 
@@ -81,6 +82,7 @@ class _Walk:
         self.found = Collector()
         self._absences = Absences(self.found)
         self._books = Books(self.found, self._absences, policy_key)
+        self._windows = Windows()
         self._cases: dict[RunId, Case] = {}
         self._before: Entry | None = None
 
@@ -138,7 +140,7 @@ class _Walk:
 
     def _open(self, run: RunId, record: Record) -> None:
         entry = record.entry
-        case = self._cases[run] = Case.open(record, self._books.newest)
+        case = self._cases[run] = Case.open(record, self._books.newest, self._windows)
         principal = entry.on_behalf_of or entry.actor
         if entry.actor != case.agent or entry.body["principal"]["id"] != principal:
             message = f"run `{run}` starts in another name than its entry's"

@@ -2,10 +2,10 @@
 
 Every decision that reached the policy is made again. What it was made from is compared with the rest of
 the log: the tool with its registration, principal and agent with the run's start, the facts of the run
-with a recount, the moment with the entry's own. Of `args_origin` only the strongest claim is checked, that
-a text is the user's own. What nothing in the log can confirm is taken as recorded: `env`, the weaker
-claims of `args_origin`, and that the arguments are what the tool's schema made of the model's text.
-Where payloads were erased, the counts that need them are left out of the recount.
+and the window with a recount, the moment with the entry's own. Of `args_origin` only the strongest claim
+is checked, that a text is the user's own. What nothing in the log can confirm is taken as recorded:
+`env`, the weaker claims of `args_origin`, and that the arguments are what the tool's schema made of the
+model's text. Where payloads were erased, the counts that need them are left out of the recount.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,17 +18,16 @@ from governance.ids import Digest, parse_digest
 from governance.lawful.books import Activation, Books
 from governance.lawful.case import Call, Case, Phase
 from governance.lawful.report import Collector, Fault
+from governance.lawful.windows import SKEW_MAX_S
 from governance.ledger.entry import Entry, Record
 from governance.ledger.report import Status
 from governance.policy.decide import decide
-from governance.policy.model import Decision, Effect
+from governance.policy.model import WINDOWS, Decision, Effect
 from governance.policy.risk import tool_input
 from governance.policy.rules import PolicySet
 
 __all__ = ["derive", "take_decision"]
 
-SKEW_MAX_S: Final = 60
-"""How far the clocks of machines that write to one log may be apart."""
 TOOL_NAME_CHARS: Final = 64
 """How much is recorded of the name of a tool that there is not."""
 
@@ -39,7 +38,9 @@ _UNASKED: Final = frozenset(
     {"unknown-tool", "invalid-arguments", "input-rejected", "rejected-before", "tool-changed"}
 )
 """Why a call may be refused without the policy being asked."""
-_INPUT: Final = frozenset({"tool", "args_origin", "principal", "agent", "run", "env", "now"})
+_INPUT: Final = frozenset(
+    {"tool", "args_origin", "principal", "agent", "run", "window", "env", "now"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +160,15 @@ def _judge(decided: _Decided, activation: Activation | None, books: Books) -> No
         found.skipped += 1
         return
     given, args = decided.record.content("input"), call.first.content("args")
+    policies = None if activation is None else activation.policies
     for fault, message, status in _differences(decided, given, args, books):
         found.add(fault, entry, message, status)
-    if activation is None or activation.policies is None:
+    for fault, message, status in _judge_window(decided, given, policies):
+        found.add(fault, entry, message, status)
+    if policies is None:
         found.skipped += 1
         return
-    derive(decided.record, activation.policies, {**given, "args": args}, found)
+    derive(decided.record, policies, {**given, "args": args}, found)
 
 
 def derive(
@@ -223,11 +227,10 @@ def _differences(
         yield _differs("agent", "the run's start")
     yield from _judge_moment(decided, given.get("now"))
     facts, told = case.facts(call, _whole(given.get("now"))), given.get("run", {})
-    for name, value in facts.items():
-        if name not in told or not _same(told[name], value):
-            yield _differs(f"run.{name}", f"a recount, which comes to `{str(value)[:80]}`")
+    yield from _judge_counts("run", told, facts)
     unknown = [*(given.keys() - _INPUT), *(f"run.{name}" for name in told.keys() - facts.keys())]
     unknown = [name for name in unknown if name not in {"run.sums", "run.rejected"}]
+    unknown += [f"window.{name}" for name in given.get("window", {}).keys() - WINDOWS.keys()]
     if unknown:
         message = f"input holds what this check does not know: `{', '.join(sorted(unknown))[:160]}`"
         yield Fault.INPUT_UNKNOWN, message, Status.NOT_CHECKED
@@ -249,6 +252,26 @@ def _judge_moment(decided: _Decided, now: object) -> Iterator[tuple[Fault, str, 
     else:
         message = f"decided at `{moment}` by a clock behind the log's `{ts}`"
         yield Fault.CLOCK_BEHIND, message, Status.OK
+
+
+def _judge_window(
+    decided: _Decided, given: Mapping[str, Any], policies: PolicySet | None
+) -> Iterator[tuple[Fault, str, Status]]:
+    """`window` is told exactly where a rule of the set may ask for it."""
+    told = "window" in given
+    if policies is not None and told is not ("window" in policies.inputs):
+        yield _differs("window", "what the rules ask for")
+    if told:
+        counts = decided.case.window(decided.call, _whole(given.get("now")))
+        yield from _judge_counts("window", given["window"], counts)
+
+
+def _judge_counts(
+    part: str, told: Mapping[str, Any], counts: Mapping[str, Any]
+) -> Iterator[tuple[Fault, str, Status]]:
+    for name, value in counts.items():
+        if name not in told or not _same(told[name], value):
+            yield _differs(f"{part}.{name}", f"a recount, which comes to `{str(value)[:80]}`")
 
 
 def _judge_origins(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent import CallContext, DurableAgent, Injected, tool
 from governance import Governance, recovery
 from governance.approval.model import Verdict
+from governance.lawful.check import check
 from governance.ledger.entry import Kind
 
 RULES = """
@@ -23,6 +24,7 @@ rules:
   - {id: free, match: {tools: [read, write, put]}, effect: allow, allow_tier: critical}
   - {id: held, match: {tools: [pay]}, effect: require_approval}
   - {id: never, match: {tools: [drop]}, effect: deny}
+  - {id: past, mode: shadow, when: size(window.day) > size(run.calls), effect: deny}
 """
 FAILPOINTS = [
     "before-model",
@@ -182,3 +184,10 @@ def test_every_effect_happens_once_and_every_call_has_one_result(turns, crashes,
     starts = Counter(r.entry.body["uid"] for r in records if r.entry.kind is Kind.CALL_STARTED)
     assert set(world.effects) <= set(starts)
     assert not set(starts) & refused
+    # What rules were told of the past, in every decision and after every crash, is what the log says.
+    report = check(world.gov.store.read(lambda r: r.records()))
+    assert [finding.message for finding in report.findings] == []
+    decided = [r for r in records if r.entry.kind is Kind.CALL_DECIDED]
+    told = [r.content("input") for r in decided if "input" in r.payloads]
+    # There is one run, so a person's day is what the run has started.
+    assert all(one["window"]["day"] == one["window"]["hour"] == one["run"]["calls"] for one in told)

@@ -1035,7 +1035,7 @@ def test_a_call_that_is_not_idempotent_is_repeated_only_on_a_persons_word() -> N
     again = story.after(unknown, Kind.CALL_DECIDED, {**decided.body, "first": decided.was})
     again.payloads["input"] = copy.deepcopy(decided.payloads["input"])
     again.ts = again.input["now"] = unknown.ts
-    again.input["run"].update(calls={"refund": 1}, sums={"refund.cents": 5})
+    again.input["run"].update(calls={"refund": 1}, sums={"refund.cents": 5}, last={"refund": 0})
     redecide(again, decided.payloads["args"][1])
     start = story.after(again, Kind.CALL_STARTED, dict(story.find(Kind.CALL_STARTED).body))
     start.body |= {"attempt": 2, "decision": again.was}
@@ -1105,7 +1105,7 @@ def test_another_engine_is_never_silently_fine() -> None:
 def test_an_input_nobody_here_knows_is_never_silently_fine() -> None:
     story = Story(desk())
     decided = story.find(Kind.CALL_DECIDED, "1.0")
-    decided.input["window"] = {"calls": 0}
+    decided.input["horoscope"] = {"calls": 0}
     redecide(decided)
     report = check(story.seal())
     assert (found(report), report.verdict) == (
