@@ -28,6 +28,7 @@ rules:
   - {id: free, match: {tools: [look, fail, put]}, effect: allow, allow_tier: critical}
   - {id: wrong, match: {tools: [look]}, when: int(args.id) == 1, effect: allow}
   - {id: tried, match: {tools: [look]}, mode: shadow, effect: deny}
+  - {id: busy, match: {tools: [look]}, when: size(window.hour) > 9, mode: shadow, effect: deny}
   - id: payments
     match: {tools: [pay]}
     effect: require_approval

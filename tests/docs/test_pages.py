@@ -60,7 +60,7 @@ def test_every_block_of_the_policy_page_is_a_policy_or_its_cases():
     page = ROOT / "docs" / "policy.md"
     kinds = [text.partition(":")[0] for text in blocks(page, "yaml")]
     assert kinds[:3] == ["policy", "tools", "tools"]
-    assert kinds[3:] == ["policy", "tools"] * 7
+    assert kinds[3:] == ["policy", "tools"] * 9
 
 
 def commands(page: Path) -> list[str]:
