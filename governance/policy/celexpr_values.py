@@ -64,7 +64,7 @@ class Bound:
 
     def _look(self, name: str) -> FailureKind | None:
         if name not in self.inputs:
-            return FailureKind.INTERNAL
+            return FailureKind.MISSING_KEY
         try:
             if name == "now":
                 _moment(self.inputs[name])

@@ -138,7 +138,7 @@ def test_what_it_may_not_be_given_has_no_value() -> None:
     assert kind("args.x == 1", x=1, y=2**63) == "range"
     assert kind("args.x == 1", x=1, y=(1,)) == "type"
     assert kind("args.x == 1", x=1, y={1: 1}) == "type"
-    assert kind("run.x == 1 || args.x == 1", x=1) == "internal"
+    assert kind("run.x == 1 || args.x == 1", x=1) == "missing-key"
     assert kind("true", y="\0") is True, "of what is not read nothing is known"
     for levels, expected in ((60, True), (70, "range")):
         deep: list[object] = []

@@ -13,6 +13,7 @@ from governance.policy.suite_scene import Stage
 from governance.policy.yaml_source import PolicyError
 
 PROFILE = RiskProfile(verb="READ")
+ENGINES = ("closure", "celpy", "celexpr")
 TOOLS = {name: ToolShape(PROFILE, {"type": "object"}) for name in ("look", "send")}
 FULL = Stage({"look": PROFILE}).inputs({"tool": "look"})
 
@@ -31,7 +32,7 @@ rules:
     return load_policies({"p.yaml": text}, engine_by_name(engine))
 
 
-@pytest.mark.parametrize("engine", ["closure", "celpy"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "when",
     [
@@ -50,7 +51,7 @@ def test_a_set_knows_that_it_asks_for_the_window(engine, when):
     assert "window" in policy(when, engine=engine).inputs
 
 
-@pytest.mark.parametrize("engine", ["closure", "celpy"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "more",
     [
@@ -69,7 +70,7 @@ def test_what_only_looks_like_the_window_is_not_asked_for(when):
     assert policy("args.window > 1 && run.step > 0").inputs == {"args", "run"}
 
 
-@pytest.mark.parametrize("engine", ["closure", "celpy"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("when", "part", "field"),
     [
