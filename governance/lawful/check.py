@@ -29,8 +29,8 @@ from governance.lawful.case import Case
 from governance.lawful.decisions import take_decision
 from governance.lawful.report import Collector, Fault, LawfulFinding, LawfulReport
 from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinished
-from governance.ledger.checkpoint import VerifierKey
 from governance.lawful.windows import Windows
+from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.report import Status
 

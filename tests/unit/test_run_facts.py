@@ -283,7 +283,7 @@ def test_a_window_is_told_only_where_a_rule_asks_for_it():
     asks = allowing("true").replace("version: 1", "version: 2") + (
         "  - {id: tried, mode: shadow, when: size(window.day) > 3, effect: deny}\n"
     )
-    gov = replace(gov, policies=assemble.load({"p.yaml": asks}))
+    gov = replace(gov, rulebook=Rulebook.of(assemble.load({"p.yaml": asks})))
     agent(gov, REFUND).run("go", principal=ANN)
     unasked, asked = inputs(gov)
     assert "window" not in unasked
