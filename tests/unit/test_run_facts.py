@@ -12,6 +12,7 @@ from governance.config import Home
 from governance.ids import Micros, Origin, SubjectId
 from governance.lawful.check import check
 from governance.ledger.entry import Kind
+from governance.rulebook import Rulebook
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
