@@ -17,14 +17,13 @@ A digest is over `label || 0x00 || canonical bytes`, so that no two kinds of sig
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias, cast
 
-import orjson
-
 from governance.errors import InvalidInputError
 from governance.ids import Digest
+from governance.spelling import read, spell, spell_strict
 
 __all__ = [
     "ENTRY_BYTES_MAX",
@@ -59,8 +58,6 @@ SALT_BYTES: Final = 32
 _SAFE_INT: Final = 2**53
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1  # floats from 2^63 on print as integers, and must read back
-_SORTED: Final = orjson.OPT_SORT_KEYS
-_STRICT: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 _COMMITMENT_LABEL: Final = b"governance/payload/v1"
 _FIXED_DIGITS_MAX: Final = 21
@@ -95,7 +92,7 @@ class CanonicalError(InvalidInputError):
 
 def entry_bytes(value: Mapping[str, Any]) -> bytes:
     """Canonical bytes of a ledger envelope. Raises CanonicalError outside the entry profile."""
-    raw = _plain_bytes(value, _STRICT)
+    raw = _plain_bytes(value, spell_strict)
     if raw is None:
         _check_entry(value, 0)
         raw = _dump(value)
@@ -109,13 +106,13 @@ def parse_entry(raw: bytes) -> dict[str, Any]:
     if len(raw) > ENTRY_BYTES_MAX:
         raise CanonicalError(f"entry of {len(raw)} bytes exceeds {ENTRY_BYTES_MAX}")
     try:
-        value: object = orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
+        value: object = read(raw)
+    except ValueError as exc:
         raise CanonicalError("entry is not JSON") from exc
     if type(value) is not dict:
         raise CanonicalError("entry is not a JSON object")
     value = cast("dict[str, Any]", value)
-    if _plain_bytes(value, _STRICT) == raw:
+    if _plain_bytes(value, spell_strict) == raw:
         return value
     _check_entry(value, 0)
     if _dump(value) != raw:
@@ -125,7 +122,7 @@ def parse_entry(raw: bytes) -> dict[str, Any]:
 
 def payload_bytes(value: object, *, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
     """Canonical bytes of any JSON value, at most `limit` bytes. Raises CanonicalError."""
-    raw = _plain_bytes(value, _SORTED)
+    raw = _plain_bytes(value, spell)
     if raw is None:
         raw = _dump(value) if _check(value, 0) else _write(value).encode()
     if len(raw) > limit:
@@ -140,7 +137,7 @@ def freeze(value: object, *, limit: int = JSON_BYTES_MAX) -> bytes:
 
 def thaw(raw: bytes) -> Any:
     """Give a reader its own copy of a frozen value. The bytes must come from this module."""
-    return orjson.loads(raw)
+    return read(raw)
 
 
 def parse_json(text: str | bytes, *, limit: int = JSON_BYTES_MAX) -> Any:
@@ -152,8 +149,8 @@ def parse_json(text: str | bytes, *, limit: int = JSON_BYTES_MAX) -> Any:
     if size > limit:
         raise CanonicalError(f"JSON text of {size} bytes exceeds {limit}")
     try:
-        read = text if isinstance(text, str) else text.decode()
-        value = json.loads(read, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        given = text if isinstance(text, str) else text.decode()
+        value = json.loads(given, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except CanonicalError:
         raise
     except RecursionError as exc:
@@ -201,8 +198,8 @@ def is_plain(value: object, depth: int) -> bool:
     return True
 
 
-def _plain_bytes(value: object, form: int) -> bytes | None:
-    """The canonical bytes of most values, at orjson's speed; None where more must be looked at.
+def _plain_bytes(value: object, write: Callable[[object], bytes]) -> bytes | None:
+    """The canonical bytes of most values, at full speed; None where more must be looked at.
 
     What is plain, and ASCII once written, is what RFC 8785 writes: no floats, no odd keys, no halves of
     characters.
@@ -210,16 +207,16 @@ def _plain_bytes(value: object, form: int) -> bytes | None:
     if not is_plain(value, JSON_DEPTH_MAX):
         return None
     try:
-        raw = orjson.dumps(value, option=form)
-    except orjson.JSONEncodeError:
+        raw = write(value)
+    except TypeError:
         return None
     return raw if raw.isascii() else None
 
 
 def _dump(value: object) -> bytes:
     try:
-        return orjson.dumps(value, option=_SORTED)
-    except (orjson.JSONEncodeError, RecursionError) as exc:
+        return spell(value)
+    except (TypeError, RecursionError) as exc:
         raise CanonicalError("value is not JSON") from exc
 
 
@@ -247,7 +244,7 @@ def _check_entry(value: object, depth: int) -> None:
 
 
 def _check(value: object, depth: int) -> bool:
-    """Refuse what JSON cannot say; True when orjson's spelling is already RFC 8785's."""
+    """Refuse what JSON cannot say; True when `spell`'s is already RFC 8785's."""
     kind = type(value)
     if kind is str:
         return _check_text(cast("str", value))
@@ -317,7 +314,7 @@ def _write(value: object) -> str:
         return "[" + ",".join(_write(item) for item in cast("list[object]", value)) + "]"
     if isinstance(value, float):
         return _ecmascript(value)
-    return orjson.dumps(value).decode()
+    return spell(value).decode()
 
 
 def _ecmascript(number: float) -> str:

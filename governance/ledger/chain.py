@@ -41,15 +41,19 @@ class _Run:
 
 
 class Chain:
-    """The links of one log. `first` is the position it began with, `head` the last hash seen."""
+    """The links of one log. `first` is the position it began with, `head` the last hash seen.
 
-    def __init__(self) -> None:
+    With `begun`, runs may have begun before the entries did: the first one seen of a run is believed.
+    """
+
+    def __init__(self, *, begun: bool = False) -> None:
         self.log: str | None = None
         self.first: int | None = None
         self.head: str | None = None
         self._seq = 0
         self._ts = 0
         self._runs = dict[str, _Run]()
+        self._begun = begun
 
     @property
     def next_seq(self) -> int:
@@ -134,6 +138,14 @@ class Chain:
         self._seq += 1
         self.head = leaf.hex()
 
+    def leap(self, fields: Mapping[str, Any]) -> None:
+        """Go on at an entry whose predecessor is not here: what it says of that one is believed."""
+        self.first = fields["seq"] if self.first is None else self.first
+        self._seq, self.head = fields["seq"], fields["prev"]
+
+    def has(self, run: str) -> bool:
+        return run in self._runs
+
     def _breaks(self, fields: Mapping[str, Any]) -> Iterator[Break]:
         seq, log = fields["seq"], fields["log"]
         first = self.first is None
@@ -173,7 +185,8 @@ class Chain:
         name, rseq, rprev, kind = fields["run"], fields["rseq"], fields["rprev"], fields["type"]
         run = self._runs.get(name)
         if run is None:
-            run = self._runs[name] = _Run(0, _RUN_START, fields["seq"])
+            joined = (rseq, rprev) if self._begun and rseq else (0, _RUN_START)
+            run = self._runs[name] = _Run(*joined, fields["seq"])
         breaks = list[Break]()
         if rseq != run.rseq:
             breaks.append(

@@ -1,25 +1,34 @@
-"""What a bundle says it holds: a range of one log, and every file with its size and hash.
+"""What a bundle says it holds: a part of one log, what was kept back of it, and every file with its hash.
 
-Canonical JSON, so that one range has one manifest. The list of files follows from the range and the
-checkpoints; a manifest that lists others is not read. `first` is 0 and `withheld` empty in this version.
+Canonical JSON, so that one part has one manifest:
+
+    {"files": {name: {"bytes": n, "sha256": hex}, …}, "format": "governance/bundle/v2", "log": origin,
+     "part": {"kind": "log"} | {"end": n, "first": n, "kind": "range"} | {"kind": "run", "run": id},
+     "size": n, "withheld": {payload name: [seq, …], …}}
+
+`size` is that of the covering checkpoint. A manifest that lists files which its part does not have is not
+read. Tiles are not listed: they follow from the entries, byte for byte.
 """
 
 import hashlib
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from governance.canonical import parse_json, payload_bytes
+from governance.canonical import JSON, parse_json, payload_bytes
 from governance.errors import InvalidInputError, RefusedError, TamperedError
-from governance.ids import Origin, parse_digest, parse_origin
+from governance.ids import Origin, parse_digest, parse_origin, parse_run_id
 from governance.ledger.checkpoint import KeyType, VerifierKey, note_text, open_note
+from governance.ledger.parts import OneRun, Part, Span, WholeLog
 from governance.ledger.report import Finding, Flaw, Summary, Verdict, Where, finding
 
 __all__ = [
     "CHECKPOINT",
     "FOLDERS",
     "FORMAT",
+    "HASHES",
     "KEYS",
     "MANIFEST",
     "MANIFEST_BYTES_MAX",
@@ -31,10 +40,11 @@ __all__ = [
     "checkpoint_name",
     "compare_range",
     "manifest_text",
+    "part_to_json",
     "segment_name",
 ]
 
-FORMAT: Final = "governance/bundle/v1"
+FORMAT: Final = "governance/bundle/v2"
 SEGMENT_ENTRIES: Final = 65_536
 MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -42,9 +52,11 @@ MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"
 CHECKPOINT: Final = "checkpoint"
 KEYS: Final = "keys"
+HASHES: Final = "hashes"
 FOLDERS: Final = ("checkpoints", "entries", "payloads")
 
 _CHECKPOINT_NAME: Final = re.compile(r"checkpoints/[0-9]{16}")
+_SEGMENT_NAME: Final = re.compile(r"(?:entries|payloads)/[0-9]{16}\.jsonl")
 
 
 def checkpoint_name(size: int) -> str:
@@ -65,11 +77,20 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a bundle says it holds: entries 0 to `size - 1` of `log`, and each file."""
+    """What a bundle says it holds: `part` of `log`, each file, and the payloads that were kept back.
+
+    `withheld` is by payload name the positions of the entries, ascending.
+    """
 
     log: Origin
-    size: int
+    part: Part
     files: Mapping[str, Stored]
+    withheld: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+
+    @property
+    def size(self) -> int:
+        """How many entries the covering checkpoint is signed over."""
+        return self.part.size
 
     @property
     def total_bytes(self) -> int:
@@ -87,38 +108,88 @@ class Manifest:
                     name: {"bytes": stored.length, "sha256": stored.sha256}
                     for name, stored in self.files.items()
                 },
-                "first": 0,
                 "format": FORMAT,
                 "log": self.log,
+                "part": part_to_json(self.part),
                 "size": self.size,
-                "withheld": [],
+                "withheld": {name: list(seqs) for name, seqs in self.withheld.items()},
             },
             limit=MANIFEST_BYTES_MAX,
         )
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Manifest":
-        """Read what `to_bytes` wrote, for a range whose files it lists. Raises InvalidInputError."""
+        """Read what `to_bytes` wrote, for a part whose files it lists. Raises InvalidInputError."""
         value = parse_json(raw, limit=MANIFEST_BYTES_MAX)
         try:
             files = {
                 str(name): Stored(_count(stored["bytes"]), parse_digest(stored["sha256"]).hex())
                 for name, stored in value["files"].items()
             }
-            manifest = cls(parse_origin(value["log"]), _count(value["size"]), files)
+            part = _part(value["part"], _count(value["size"]))
+            withheld = {str(name): _rising(seqs) for name, seqs in value["withheld"].items()}
+            manifest = cls(parse_origin(value["log"]), part, files, withheld)
         except (KeyError, TypeError, AttributeError) as exc:
             raise InvalidInputError("manifest lacks a field, or has one of another type") from exc
         if manifest.to_bytes() != raw:
             raise InvalidInputError(
-                "manifest is not in canonical form, or of another format or range",
-                hint=f"this version reads whole logs in `{FORMAT}`",
+                "manifest is not in canonical form, or of another format",
+                hint=f"this version reads `{FORMAT}`",
             )
-        notes = {name for name in files if _CHECKPOINT_NAME.fullmatch(name)}
-        firsts = range(0, manifest.size, SEGMENT_ENTRIES)
-        segments = {segment_name(name, first) for name in FOLDERS[1:] for first in firsts}
-        if files.keys() - notes != segments | {CHECKPOINT, KEYS}:
-            raise InvalidInputError("manifest lists files that its range does not have")
+        if not _fits(files, part):
+            raise InvalidInputError("manifest lists files that its part does not have")
         return manifest
+
+
+def part_to_json(part: Part) -> dict[str, JSON]:
+    match part:
+        case WholeLog():
+            return {"kind": "log"}
+        case Span(first, end):
+            return {"kind": "range", "first": first, "end": end}
+        case OneRun(run):
+            return {"kind": "run", "run": run}
+
+
+def _part(told: Any, size: int) -> Part:
+    match told["kind"]:
+        case "log":
+            return WholeLog(size)
+        case "range":
+            first, end = _count(told["first"]), _count(told["end"])
+            if not first < end <= size:
+                raise InvalidInputError(f"manifest has no entries `{first}` to `{end}` of {size}")
+            return Span(first, end, size)
+        case "run":
+            return OneRun(parse_run_id(told["run"]), size)
+        case kind:
+            raise InvalidInputError(f"manifest is of an unknown part `{kind!r:.40}`")
+
+
+def _fits(files: Iterable[str], part: Part) -> bool:
+    """Tell whether a part has these files: segments pairwise, and no checkpoint that nothing can confirm."""
+    names = set(files)
+    notes = {name for name in names if _CHECKPOINT_NAME.fullmatch(name)}
+    segments = {name for name in names if _SEGMENT_NAME.fullmatch(name)}
+    if isinstance(part, WholeLog):
+        firsts = range(0, part.size, SEGMENT_ENTRIES)
+        wanted = {segment_name(name, first) for name in FOLDERS[1:] for first in firsts}
+        return segments == wanted and names - notes == segments | {CHECKPOINT, KEYS}
+    inside = range(part.first + 1, part.end + 1) if isinstance(part, Span) else range(0)
+    sizes = {int(name.rpartition("/")[2]) for name in notes}
+    paired = {name.replace("entries/", "payloads/") for name in segments if name[0] == "e"}
+    return (
+        names - notes == segments | {CHECKPOINT, KEYS, HASHES}
+        and {name for name in segments if name[0] == "p"} == paired
+        and all(size in inside or size == part.size for size in sizes)
+    )
+
+
+def _rising(seqs: Any) -> list[int]:
+    found = [_count(seq) for seq in seqs]
+    if not found or any(map(operator.ge, found, found[1:])):
+        raise InvalidInputError("manifest has withheld payloads out of order")
+    return found
 
 
 def _count(value: object) -> int:
@@ -135,7 +206,7 @@ def manifest_text(log: Origin, manifest: bytes) -> str:
 def compare_range(manifest: Manifest, summary: Summary) -> Iterator[Finding]:
     """Compare what a manifest says it holds with what was read."""
     where = Where(MANIFEST)
-    if manifest.size != summary.entries:
+    if isinstance(manifest.part, WholeLog) and manifest.size != summary.entries:
         message = f"says {manifest.size} entries, and {summary.entries} are here"
         yield finding(Verdict.COMPLETENESS, Flaw.MANIFEST_DIFFERS, where, message)
     if summary.log is not None and manifest.log != summary.log:

@@ -6,14 +6,13 @@ A payload line is canonical JSON, one line, in the order of (seq, name):
 
 `content` is the stored canonical JSON as text. An absent payload is a failure unless a *later*
 `payload.erased` entry names it: body `{"target": seq, "name": name, …}`. Until one comes, absences are
-remembered, up to a bound; a log with more is judged as if no excuse followed.
+remembered, up to a bound; a log with more is judged as if no excuse followed. One that the signed manifest
+lists as withheld is neither missing nor erased: it was kept back.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
-
-import orjson
 
 from governance.canonical import PAYLOAD_BYTES_MAX, payload_bytes
 from governance.errors import InvalidInputError
@@ -22,6 +21,7 @@ from governance.ledger.entry import Payload
 from governance.ledger.lines import Stream
 from governance.ledger.report import Findings, Flaw, Verdict, Where
 from governance.ledger.screen import is_plain_json
+from governance.spelling import read, spell
 
 __all__ = ["PAYLOAD_LINE_BYTES_MAX", "Payloads", "payload_line", "read_payload_line"]
 
@@ -65,8 +65,8 @@ def read_payload_line(line: bytes) -> tuple[int, Payload]:
     if not line.endswith(b"\n") or len(line) > PAYLOAD_LINE_BYTES_MAX:
         raise InvalidInputError("payload line has no end, or is too long")
     try:
-        value: object = orjson.loads(line)
-    except orjson.JSONDecodeError as exc:
+        value: object = read(line)
+    except ValueError as exc:
         raise InvalidInputError("payload line is not JSON") from exc
     if type(value) is not dict or tuple(cast("dict[str, Any]", value)) != _FIELDS:
         raise InvalidInputError("payload line has missing, unknown or unordered fields")
@@ -74,7 +74,7 @@ def read_payload_line(line: bytes) -> tuple[int, Payload]:
     content, name, salt, seq = (fields[field] for field in _FIELDS)
     if not type(content) is type(name) is type(salt) is str or type(seq) is not int or seq < 0:
         raise InvalidInputError("payload line has a field of another type")
-    if orjson.dumps(fields, option=orjson.OPT_SORT_KEYS) + b"\n" != line:
+    if not _is_canonical(fields, line):
         raise InvalidInputError("payload line is not in canonical form")
     payload = Payload(name, parse_digest(salt), content.encode())  # 32 bytes, spelled like a digest
     if not is_plain_json(payload.content):
@@ -82,10 +82,17 @@ def read_payload_line(line: bytes) -> tuple[int, Payload]:
     return seq, payload
 
 
+def _is_canonical(fields: Mapping[str, Any], line: bytes) -> bool:
+    try:
+        return spell(fields) + b"\n" == line
+    except TypeError:  # half a character
+        return False
+
+
 def _check_content(content: bytes) -> None:
     try:
-        spelled = payload_bytes(orjson.loads(content))
-    except (orjson.JSONDecodeError, InvalidInputError) as exc:
+        spelled = payload_bytes(read(content))
+    except (ValueError, InvalidInputError) as exc:
         raise InvalidInputError("payload content is not JSON") from exc
     if spelled != content:
         raise InvalidInputError("payload content is not in canonical form")
@@ -101,7 +108,11 @@ class Payloads:
     """Walks payload lines beside the entries that commit to them, once, in order."""
 
     def __init__(
-        self, streams: Iterable[Stream], findings: Findings, count: Callable[[int], None]
+        self,
+        streams: Iterable[Stream],
+        withheld: Mapping[str, Sequence[int]],
+        findings: Findings,
+        count: Callable[[int], None],
     ) -> None:
         self._findings = findings
         self._count = count
@@ -110,6 +121,7 @@ class Payloads:
         self.next_seq = 0
         self._advance()
         self._absent = dict[tuple[int, str], _Absence]()
+        self._withheld = {name: set(seqs) for name, seqs in withheld.items()}
 
     def match(self, seq: int, commitments: Mapping[str, str], file: str, line: int) -> None:
         """Compare the payloads at hand for entry `seq` with what it commits to."""
@@ -126,15 +138,22 @@ class Payloads:
         for name in commitments:
             if name in present:
                 continue
-            if len(self._absent) < ABSENCES_MAX:
+            if seq in self._withheld.get(name, ()):
+                self._withheld[name].remove(seq)
+                message = f"payload `{name[:80]}` was withheld from this bundle"
+                self._say(Flaw.PAYLOAD_WITHHELD, Where(file, line, seq), message)
+            elif len(self._absent) < ABSENCES_MAX:
                 self._absent[seq, name] = _Absence(file, line)
             else:
                 self._miss(seq, name, _Absence(file, line))
 
-    def erase(self, seq: int, body: Mapping[str, Any]) -> None:
-        """Take note of the `payload.erased` entry at `seq`: it excuses an earlier absence."""
+    def erase(self, seq: int, body: Mapping[str, Any], since: int) -> None:
+        """Take note of the `payload.erased` entry at `seq`: it excuses an earlier absence.
+
+        What it says of entries before `since` is nobody's business here: they are not at hand.
+        """
         target, name = body.get("target"), body.get("name")
-        if type(target) is not int or type(name) is not str or target >= seq:
+        if type(target) is not int or type(name) is not str or not since <= target < seq:
             return
         absence = self._absent.pop((target, name), None)
         if absence is None:
@@ -151,6 +170,10 @@ class Payloads:
         for (seq, name), absence in self._absent.items():
             self._miss(seq, name, absence)
         self._absent.clear()
+        for name, seqs in self._withheld.items():
+            for seq in sorted(seqs):
+                message = f"payload `{name[:80]}` is listed as withheld, and is here or never was"
+                self._say(Flaw.MANIFEST_DIFFERS, Where(seq=seq), message)
 
     def _take(self, seq: int) -> Iterator[_Line]:
         while self._next is not None and self.next_seq < seq:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from governance.ledger.parts import Part
+
 __all__ = [
     "FINDINGS_MAX",
     "Finding",
@@ -71,6 +73,8 @@ class Flaw(StrEnum):
     FILE_UNREADABLE = "file-unreadable"
     MANIFEST_MALFORMED = "manifest-malformed"
     MANIFEST_DIFFERS = "manifest-differs"
+    HASHES_WRONG = "hashes-wrong"
+    TILE_DIFFERS = "tile-differs"
     UNPINNED = "UNPINNED"
     PINS_EMPTY = "pins-empty"
     PIN_WRONG = "pin-wrong"
@@ -82,6 +86,9 @@ class Flaw(StrEnum):
     LOG_PARTIAL = "log-partial"
     TAIL_CUT = "tail-cut"
     TAIL_UNCOVERED = "tail-uncovered"
+    CHECKPOINT_BEYOND = "checkpoint-beyond"
+    RUN_MISSING = "run-missing"
+    RUN_UNENDED = "run-unended"
     RUN_OPEN = "run-open"
     RECEIPT_MALFORMED = "receipt-malformed"
     PROOF_WRONG = "proof-wrong"
@@ -110,15 +117,20 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.LOG_PARTIAL: "ask for the whole log, from entry 0",
     Flaw.TAIL_CUT: _AGAIN,
     Flaw.TAIL_UNCOVERED: "ask for an export with a checkpoint over every entry",
+    Flaw.CHECKPOINT_BEYOND: "ask for the entries that this checkpoint covers",
+    Flaw.RUN_MISSING: "ask for a fresh export of this run",
+    Flaw.RUN_UNENDED: "export the run again once it has ended, or ask for the whole log",
     Flaw.RUN_OPEN: "nothing to do: the run had not ended when the bundle was made",
     Flaw.RECEIPT_MALFORMED: _NEW_RECEIPT,
     Flaw.PROOF_WRONG: _NEW_RECEIPT,
     Flaw.ENTRY_UNRELATED: _NEW_RECEIPT,
-    Flaw.PAYLOAD_WITHHELD: "ask for a receipt that discloses it, if you need it and may have it",
+    Flaw.PAYLOAD_WITHHELD: "ask for a copy that discloses it, if you need it and may have it",
 }
 _INFORMATION: Final = frozenset(
     {Flaw.PAYLOAD_ERASED, Flaw.PAYLOAD_KEPT, Flaw.RUN_OPEN, Flaw.PAYLOAD_WITHHELD}
 )
+_UNREACHED: Final = frozenset({Flaw.UNPINNED, Flaw.RUN_UNENDED})
+"""With these a verdict is not reached, rather than failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +169,9 @@ def finding(verdict: Verdict, flaw: Flaw, where: Where, message: str) -> Finding
 class Summary:
     """What was looked at. Nothing here is proven unless the verdicts say so.
 
-    `log` is the origin the entries name, `head` the leaf hash of the last entry, `root` the RFC 6962
-    root over all, `checkpoint` the size of the newest checkpoint, `signers` the pinned keys that
-    signed one.
+    `part` is what the evidence claims to be, None where it claims nothing; `log` the origin the entries
+    name, `head` the leaf hash of the last entry, `root` the RFC 6962 root over all, `checkpoint` the
+    size of the newest checkpoint, `signers` the pinned keys that signed one.
     """
 
     log: str | None = None
@@ -171,6 +183,7 @@ class Summary:
     signers: tuple[str, ...] = ()
     runs: int = 0
     open_runs: int = 0
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +236,7 @@ class Findings:
 
     def put(self, item: Finding) -> None:
         self._counts[item.kind] += 1
-        if item.kind == Flaw.UNPINNED:
+        if item.kind in _UNREACHED:
             if self._statuses[item.verdict] is Status.OK:
                 self._statuses[item.verdict] = Status.NOT_CHECKED
         elif item.is_failure:

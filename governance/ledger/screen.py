@@ -10,18 +10,16 @@ tests hold them to it). It answers None when it cannot tell, and never says what
 import re
 from typing import Any, Final
 
-import orjson
-
 from governance.canonical import ENTRY_BYTES_MAX, JSON_DEPTH_MAX, is_plain
 from governance.errors import InvalidInputError
 from governance.ids import parse_subject_id
 from governance.ledger.entry import VERSION, Kind
+from governance.spelling import read, spell_strict
 
 __all__ = ["Screen", "is_plain_json"]
 
 _SUBJECTS_MAX: Final = 4_096
 """How many names that passed once are remembered."""
-_FORM: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _END: Final = b'"v":%d}' % VERSION  # `v` sorts last
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 _FLAT: Final = frozenset({str, int, bool, type(None)})
@@ -44,8 +42,8 @@ class Screen:
         if len(raw) > ENTRY_BYTES_MAX or not raw.isascii():
             return None
         try:
-            fields: dict[str, Any] = orjson.loads(raw)
-            if orjson.dumps(fields, option=_FORM) != raw or not raw.endswith(_END):
+            fields: dict[str, Any] = read(raw)
+            if spell_strict(fields) != raw or not raw.endswith(_END):
                 return None
             body: dict[str, Any] = fields["body"]
             payloads: dict[str, Any] = fields["payloads"]
@@ -63,7 +61,7 @@ class Screen:
                 and type(payloads) is dict
                 and (not payloads or all(map(_HASH.fullmatch, payloads.values())))
             )
-        except (orjson.JSONDecodeError, orjson.JSONEncodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return None  # no JSON, an integer too large, a field missing or of another type
         return fields if passed else None
 
@@ -80,8 +78,8 @@ class Screen:
 def is_plain_json(raw: bytes) -> bool:
     """Tell whether `raw` is ASCII, without floats or large integers, and what `payload_bytes` writes."""
     try:
-        value: object = orjson.loads(raw)
-        same = raw.isascii() and orjson.dumps(value, option=_FORM) == raw
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        value: object = read(raw)
+        same = raw.isascii() and spell_strict(value) == raw
+    except (ValueError, TypeError):
         return False
     return same and is_plain(value, JSON_DEPTH_MAX)

@@ -8,7 +8,8 @@ it does not stop at the first finding, and it needs no secret.
   states, payloads are what was committed to.
 - **trust**: every checkpoint bears a good signature of a *pinned* key of this very log. The keys named
   inside a log are information. Without pins the verdict is not reached (`UNPINNED`).
-- **completeness**: from entry 0, up to the newest checkpoint and not beyond. Open runs are named.
+- **completeness**: of a log, from entry 0, up to the newest checkpoint and not beyond; of a range, that all
+  of it is here; of a run, that it is here from its start to its end. A part is never judged as the whole.
 
 What it cannot see: a tail cut off together with its checkpoints, and a rewrite with the log's own key.
 For these the auditor needs a checkpoint kept elsewhere.
@@ -17,12 +18,14 @@ For these the auditor needs a checkpoint kept elsewhere.
 from collections.abc import Iterable, Sequence
 
 from governance.ledger.checkpoint import VerifierKey
+from governance.ledger.evidence import Evidence
 from governance.ledger.heads import Note, Signed, counted, judge_heads, judge_notes, judge_pins
 from governance.ledger.lines import Stream
+from governance.ledger.parts import OneRun, Span
 from governance.ledger.report import Findings, Flaw, Report, Summary, Verdict, Where
 from governance.ledger.walk import Progress, Walk
 
-__all__ = ["Note", "Progress", "verify"]
+__all__ = ["Evidence", "Note", "Progress", "judge", "verify"]
 
 
 def verify(
@@ -32,33 +35,48 @@ def verify(
     pins: Sequence[VerifierKey] | None,
     progress: Progress | None = None,
 ) -> Report:
-    """Judge a log. `pins` are the keys the caller trusts, from outside the evidence; None: none given."""
+    """Judge lines that claim nothing of themselves as a whole log: `judge` of that evidence."""
+    return judge(Evidence(entries, payloads, notes), pins, progress)
+
+
+def judge(
+    evidence: Evidence, pins: Sequence[VerifierKey] | None, progress: Progress | None = None
+) -> Report:
+    """Judge a log, or a part of one.
+
+    `pins` are the keys the caller trusts, from outside the evidence; None: none were given.
+    """
     findings = Findings()
-    signed = judge_notes(notes, pins, findings)
-    walk = Walk(payloads, [item.checkpoint for item in signed], findings, progress)
-    for file, lines in entries:
+    signed = judge_notes(evidence.notes, pins, findings)
+    walk = Walk(evidence, [item.checkpoint for item in signed], findings, progress)
+    for file, lines in evidence.entries:
         walk.file(file, lines)
     walk.finish()
     judge_heads(walk.chain.log, walk.roots, signed, findings)
     judge_pins(walk.chain.log, signed, pins, findings)
-    _judge_completeness(walk, counted(walk.chain.log, signed, pins), findings)
-    open_runs = sum(1 for _ in walk.chain.open_runs())
+    heads = counted(walk.chain.log, signed, pins)
+    match evidence.part:
+        case Span() | OneRun() as part:
+            _judge_part(part, walk, heads, findings)
+        case _:
+            _judge_whole(walk, heads, findings)
     return findings.report(
         Summary(
             log=walk.chain.log,
-            entries=walk.size,
+            entries=walk.entries,
             bytes=walk.done,
             head=walk.chain.head,
             root=walk.edge.root().hex(),
             checkpoint=signed[-1].checkpoint.size if signed else None,
             signers=tuple(sorted({name for item in signed for name in item.signers})),
             runs=walk.chain.runs,
-            open_runs=open_runs,
+            open_runs=sum(1 for _ in walk.chain.open_runs()),
+            part=evidence.part,
         )
     )
 
 
-def _judge_completeness(walk: Walk, signed: Sequence[Signed], findings: Findings) -> None:
+def _judge_whole(walk: Walk, signed: Sequence[Signed], findings: Findings) -> None:
     covered = signed[-1].checkpoint.size if signed else 0
     file = Where(signed[-1].file) if signed else Where()
     if walk.size == 0:
@@ -72,6 +90,32 @@ def _judge_completeness(walk: Walk, signed: Sequence[Signed], findings: Findings
     if walk.size > covered:
         message = f"entries {covered} to {walk.size - 1} are under no checkpoint"
         findings.add(Verdict.COMPLETENESS, Flaw.TAIL_UNCOVERED, Where(seq=covered), message)
+    _name_open_runs(walk, None, findings)
+
+
+def _judge_part(
+    part: Span | OneRun, walk: Walk, signed: Sequence[Signed], findings: Findings
+) -> None:
+    """Judge whether what a part claims to be is all here, under the checkpoint that it claims."""
+    if walk.entries == 0:
+        findings.add(Verdict.COMPLETENESS, Flaw.LOG_EMPTY, Where(), "there are no entries")
+    if walk.size > part.size or not any(item.checkpoint.size == part.size for item in signed):
+        message = f"no checkpoint over {part.size} entries covers these"
+        findings.add(Verdict.COMPLETENESS, Flaw.TAIL_UNCOVERED, Where(), message)
+    for item in signed:
+        if item.checkpoint.size not in walk.roots:
+            message = f"covers {item.checkpoint.size} entries, which cannot be compared with these"
+            findings.add(Verdict.INTEGRITY, Flaw.CHECKPOINT_BEYOND, Where(item.file), message)
+    run = part.run if isinstance(part, OneRun) else None
+    if run is not None and not walk.chain.has(run):
+        message = f"no entry of run `{run}` is here"
+        findings.add(Verdict.COMPLETENESS, Flaw.RUN_MISSING, Where(), message)
+    _name_open_runs(walk, run, findings)
+
+
+def _name_open_runs(walk: Walk, asked: str | None, findings: Findings) -> None:
+    """Name the runs without an ending; the one that was `asked` about cannot be called whole then."""
     for name, started in walk.chain.open_runs():
+        flaw = Flaw.RUN_UNENDED if name == asked else Flaw.RUN_OPEN
         message = f"run `{name}` has no ending"
-        findings.add(Verdict.COMPLETENESS, Flaw.RUN_OPEN, Where(seq=started), message)
+        findings.add(Verdict.COMPLETENESS, flaw, Where(seq=started), message)

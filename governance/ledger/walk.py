@@ -1,10 +1,11 @@
 """What does one pass over the entries see? Lines screened and followed, the tree grown, payloads compared.
 
-It takes lines as they come and keeps none: memory does not grow with the number of entries.
+It takes lines as they come and keeps none: memory does not grow with the number of entries. Where a part
+of a log is without entries, it goes on behind them with the hashes that stand in their place.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from governance.canonical import ENTRY_BYTES_MAX, parse_json, thaw
@@ -13,11 +14,14 @@ from governance.ids import Digest
 from governance.ledger.chain import Chain
 from governance.ledger.checkpoint import Checkpoint
 from governance.ledger.entry import Kind, leaf_hash, read_entry
-from governance.ledger.lines import Stream
+from governance.ledger.evidence import Evidence, TileReader
+from governance.ledger.manifest import HASHES
 from governance.ledger.merkle import Edge
+from governance.ledger.parts import OneRun, Part, Span, filled, gap, may_lack
 from governance.ledger.payloads import Payloads
 from governance.ledger.report import Findings, Flaw, Verdict, Where
 from governance.ledger.screen import Screen
+from governance.ledger.tiles import Tiles
 
 __all__ = ["Progress", "Walk"]
 
@@ -27,6 +31,7 @@ Progress: TypeAlias = Callable[[int], None]
 _LEAVES_MAX: Final = 1_024
 """Leaf hashes collected before they go into the tree."""
 _ERASED: Final = Kind.PAYLOAD_ERASED.value
+_NO_HASH: Final = Digest(bytes(32))
 _sha256: Final = hashlib.sha256
 
 
@@ -35,26 +40,37 @@ class Walk:
 
     def __init__(
         self,
-        payloads: Iterable[Stream],
+        evidence: Evidence,
         checkpoints: Sequence[Checkpoint],
         findings: Findings,
         progress: Progress | None,
     ) -> None:
-        self.chain = Chain()
+        part = evidence.part
+        self.chain = Chain(begun=isinstance(part, Span) and part.first > 0)
         self.edge = Edge()
         self.roots = dict[int, Digest]()
         self.done = 0
+        self.lacking = 0
+        self._part = part if isinstance(part, Span | OneRun) else None
+        self._hashes = iter(evidence.hashes)
+        self._tiles = None if evidence.tile is None else _TileCheck(evidence.tile, findings)
         self._findings = findings
         self._progress = progress
         self._screen = Screen()
         self._leaves = list[Digest]()
         self._stops = sorted({checkpoint.size for checkpoint in checkpoints}, reverse=True)
-        self._payloads = Payloads(payloads, findings, self._count)
+        self._payloads = Payloads(evidence.payloads, evidence.withheld, findings, self._count)
         self._plan()
 
     @property
     def size(self) -> int:
+        """The size of the tree so far: the entries seen, and those that hashes stand for."""
         return self.edge.size + len(self._leaves)
+
+    @property
+    def entries(self) -> int:
+        """How many entries were seen. `lacking` is how many hashes stand for."""
+        return self.size - self.lacking
 
     def file(self, file: str, lines: Iterable[bytes]) -> None:
         screen, fits, leaves = self._screen.__call__, self.chain.fits, self._leaves
@@ -81,6 +97,15 @@ class Walk:
     def finish(self) -> None:
         self._grow()
         self._payloads.finish()
+        if self._tiles is not None:
+            self._tiles.finish()
+        if self._part is not None:
+            self._fill(self._part, self._part.size)
+            if next(self._hashes, None) is not None:
+                message = "holds more hashes than there are entries left out"
+                self._findings.add(
+                    Verdict.INTEGRITY, Flaw.HASHES_WRONG, Where(HASHES), message
+                )
 
     def _follow(self, line: bytes, where: Where) -> tuple[Digest | None, dict[str, Any] | None]:
         """Take a line that is out of the ordinary, or wrong: read it in full and say what is.
@@ -102,6 +127,9 @@ class Walk:
             self.chain.skip(leaf)
             return leaf, None
         fields: dict[str, Any] = thaw(raw)
+        if self._part is not None and fields["seq"] > self.size:
+            self._fill(self._part, fields["seq"])
+            self.chain.leap(fields)
         for flaw, message in self.chain.follow(fields, leaf):
             self._say(flaw, where, fields["seq"], message)
         return leaf, fields
@@ -110,9 +138,29 @@ class Walk:
         """Look at what lies beside an entry, and at what it says about others' payloads."""
         self._payloads.match(fields["seq"], fields["payloads"], file, line)
         if fields["type"] == _ERASED:
-            self._payloads.erase(fields["seq"], fields["body"])
+            self._payloads.erase(fields["seq"], fields["body"], self.chain.first or 0)
+
+    def _fill(self, part: Part, end: int) -> None:
+        """Put hashes in the place of the entries up to `end`."""
+        start = self.size
+        if not may_lack(part, start, end):
+            message = f"some of the entries {start} to {end - 1} belong to this part, and are missing"
+            self._say(Flaw.ENTRY_MISSING, Where(), start, message)
+        self._grow()
+        short = False
+        for node in gap(start, end):
+            root = next(self._hashes, None)
+            short = short or root is None
+            self.edge = filled(self.edge, node.level, _NO_HASH if root is None else root)
+        if short:
+            message = f"lacks hashes for the entries {start} to {end - 1}"
+            self._findings.add(Verdict.INTEGRITY, Flaw.HASHES_WRONG, Where(HASHES), message)
+        self.lacking += self.edge.size - start
+        self._plan()
 
     def _grow(self) -> None:
+        if self._tiles is not None:
+            self._tiles.take(self._leaves)
         self.edge = self.edge.extend(self._leaves)
         self._leaves.clear()
         self._plan()
@@ -133,6 +181,35 @@ class Walk:
     def _say(self, flaw: Flaw, where: Where, seq: int, message: str) -> None:
         place = Where(where.file, where.line, seq)
         self._findings.add(Verdict.INTEGRITY, flaw, place, message)
+
+
+class _TileCheck:
+    """Compares the tiles at hand with those that the entries come to. The first that differs is named."""
+
+    def __init__(self, read: TileReader, findings: Findings) -> None:
+        self._read = read
+        self._findings = findings
+        self._tiles = Tiles()
+        self._differing = 0
+
+    def take(self, leaves: Sequence[Digest]) -> None:
+        self._compare(self._tiles.take(leaves))
+
+    def finish(self) -> None:
+        self._compare(self._tiles.finish())
+        if self._differing > 1:
+            self._say(None, f"{self._differing - 1} more tiles are not what the entries come to")
+
+    def _compare(self, tiles: Iterator[tuple[str, bytes]]) -> None:
+        for name, expected in tiles:
+            found = self._read(name)
+            if found is not None and found != expected:
+                self._differing += 1
+                if self._differing == 1:
+                    self._say(name, "is not what the entries come to")
+
+    def _say(self, file: str | None, message: str) -> None:
+        self._findings.add(Verdict.INTEGRITY, Flaw.TILE_DIFFERS, Where(file), message)
 
 
 def _reason(raw: bytes, exc: InvalidInputError) -> str:

@@ -508,7 +508,7 @@ def test_an_unreadable_file_is_a_finding(bundle, monkeypatch):
     def broken(_path):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("governance.bundle._open", broken)
+    monkeypatch.setattr("governance.bundle.reading._open", broken)
     report = verify_bundle(bundle, PINS)
     assert not report.ok
     assert kinds(report) >= {"file-unreadable", "log-empty"}

@@ -25,6 +25,7 @@ from governance.ledger.checkpoint import (
 from governance.ledger.entry import Draft, Kind, Link, Payload, Record, genesis, seal
 from governance.ledger.manifest import Manifest, manifest_text
 from governance.ledger.merkle import Edge
+from governance.ledger.parts import OneRun, Span, WholeLog
 
 ORIGIN = Origin("acme.example/agents")
 SECRET = Ed25519PrivateKey.from_private_bytes(b"\1" * 32)
@@ -95,7 +96,10 @@ def test_a_bundle_holds_what_its_format_says(tmp_path):
         "manifest.json",
         "manifest.sig",
         "payloads/0000000000000000.jsonl",
+        "tile/0/000.p/12",
     ]
+    hashes = [record.entry.hash for record in log.entries]
+    assert found["tile/0/000.p/12"] == b"".join(hashes)
     raws = [record.entry.raw for record in log.entries]
     assert found["entries/0000000000000000.jsonl"] == b"".join(raw + b"\n" for raw in raws)
     assert found["keys"] == f"{KEY.verifier_key}\n".encode()
@@ -121,7 +125,7 @@ def test_the_same_range_gives_the_same_bytes_also_later(tmp_path):
 
 
 def test_segments_follow_the_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr("governance.bundle.SEGMENT_ENTRIES", 4)
+    monkeypatch.setattr("governance.bundle.writing.SEGMENT_ENTRIES", 4)
     monkeypatch.setattr("governance.ledger.manifest.SEGMENT_ENTRIES", 4)
     log = build(10)
     manifest = export(log, log.notes[-1], tmp_path / "out", KEY)
@@ -216,24 +220,36 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     def full(_handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("governance.bundle.os.fsync", full)
+    monkeypatch.setattr("governance.bundle.writing.os.fsync", full)
     log = build(3)
     with pytest.raises(UnavailableError, match="No space left on device; free the disk"):
         export(log, log.notes[-1], tmp_path / "out", KEY)
     assert list(tmp_path.iterdir()) == []
 
 
-def manifest_json(**changes):
-    log_files = {"checkpoint": {}, "keys": {}}
-    for name in log_files:
-        log_files[name] = {"bytes": 1, "sha256": "0" * 64}
-    whole = {"files": log_files, "first": 0, "format": "governance/bundle/v1", "log": ORIGIN}
-    whole |= {"size": 0, "withheld": []} | changes
+def manifest_json(names=("checkpoint", "keys"), **changes):
+    files = {name: {"bytes": 1, "sha256": "0" * 64} for name in names}
+    whole = {"files": files, "format": "governance/bundle/v2", "log": ORIGIN}
+    whole |= {"part": {"kind": "log"}, "size": 0, "withheld": {}} | changes
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
-def test_the_smallest_manifest_reads():
-    assert Manifest.from_bytes(manifest_json()).size == 0
+RANGE = {"kind": "range", "first": 2, "end": 5}
+OF_PART = (
+    *("checkpoint", "hashes", "keys", "checkpoints/0000000000000009"),
+    *("entries/0000000000000002.jsonl", "payloads/0000000000000002.jsonl"),
+)
+
+
+def test_the_smallest_manifests_read():
+    assert Manifest.from_bytes(manifest_json()).part == WholeLog(0)
+    read = Manifest.from_bytes(
+        manifest_json(OF_PART, part=RANGE, size=9, withheld={"args": [2, 4], "input": [2]})
+    )
+    assert (read.part, read.size) == (Span(2, 5, 9), 9)
+    assert read.withheld == {"args": [2, 4], "input": [2]}
+    run = manifest_json(OF_PART, part={"kind": "run", "run": "run-1"}, size=9)
+    assert Manifest.from_bytes(run).part == OneRun("run-1", 9)
 
 
 @pytest.mark.parametrize(
@@ -247,14 +263,36 @@ def test_the_smallest_manifest_reads():
         manifest_json(size=-1),
         manifest_json(size=True),
         manifest_json(first=1),
-        manifest_json(format="governance/bundle/v2"),
+        manifest_json(format="governance/bundle/v1"),
         manifest_json(withheld=[[1, "args"]]),
+        manifest_json(withheld={"args": []}),
+        manifest_json(withheld={"args": [2, 2]}),
+        manifest_json(withheld={"args": [3, 2]}),
+        manifest_json(withheld={"args": [-1]}),
+        manifest_json(withheld={"args": "12"}),
+        manifest_json(withheld={"args": {"1": 2}}),
         manifest_json(log="two words"),
         manifest_json(extra=1),
         manifest_json(files={}),
         manifest_json(files=[]),
         manifest_json(files={"checkpoint": {"bytes": 1}}),
         manifest_json(files={"keys": {"bytes": 1, "sha256": "0" * 64}, "../x": None}),
+        manifest_json(("checkpoint", "keys", "hashes")),
+        manifest_json(("checkpoint", "keys", "tile/0/000.p/1")),
+        manifest_json(part=None),
+        manifest_json(part="log"),
+        manifest_json(part={"kind": "log", "first": 0}),
+        manifest_json(part={"kind": "half"}),
+        manifest_json(OF_PART, part=RANGE | {"end": 10}, size=9),
+        manifest_json(OF_PART, part=RANGE | {"end": 2}, size=9),
+        manifest_json(OF_PART, part=RANGE | {"first": "2"}, size=9),
+        manifest_json(OF_PART, part={"kind": "run", "run": "two words"}, size=9),
+        manifest_json(OF_PART, part={"kind": "run", "run": 7}, size=9),
+        manifest_json(OF_PART[:-1], part=RANGE, size=9),
+        manifest_json([n for n in OF_PART if n != "hashes"], part=RANGE, size=9),
+        manifest_json((*OF_PART, "checkpoints/0000000000000002"), part=RANGE, size=9),
+        manifest_json((*OF_PART, "checkpoints/0000000000000007"), part=RANGE, size=9),
+        manifest_json((*OF_PART, "entries/../../x"), part=RANGE, size=9),
     ],
 )
 def test_manifests_that_are_not_read(raw):
