@@ -15,7 +15,14 @@ The same part gives the same bytes. `python -m governance.bundle BUNDLE --key VK
 nothing but the standard library and `cryptography`.
 """
 
-from governance.bundle.choosing import Choice, Withholding, choose_range, choose_run, choose_whole
+from governance.bundle.choosing import (
+    Choice,
+    Withholding,
+    choose_range,
+    choose_run,
+    choose_whole,
+    parse_withholding,
+)
 from governance.bundle.reading import Bundle, read_bundle, records, verify_bundle
 from governance.bundle.writing import export, export_part
 from governance.ledger.manifest import Manifest
@@ -30,6 +37,7 @@ __all__ = [
     "choose_whole",
     "export",
     "export_part",
+    "parse_withholding",
     "read_bundle",
     "records",
     "verify_bundle",

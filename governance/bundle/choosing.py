@@ -1,4 +1,4 @@
-"""Which entries go into a bundle, and what is kept back of them?
+"""Which entries go into a bundle? And what is kept back of them, on request.
 
 A choice follows from the part asked for and from the log up to the covering checkpoint, and from nothing
 else, so that the same question gives the same bundle later. Beside what was asked for go the entries
@@ -12,7 +12,6 @@ without which it cannot be judged:
 The covering checkpoint is the smallest that covers all of these.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -163,7 +162,7 @@ def _erasures(reader: Reader, absent: set[tuple[int, str]]) -> list[int]:
     size = reader.head().size if waiting else 0
     for record in read_on(reader, min(waiting)[0], size) if waiting else ():
         body = record.entry.body
-        named = (body.get("target"), body.get("name"))
+        named: Any = (body.get("target"), body.get("name"))
         if record.entry.kind is Kind.PAYLOAD_ERASED and named in waiting:
             waiting.remove(named)
             found.append(record.entry.seq)
@@ -197,7 +196,5 @@ def _tool(body: Any) -> tuple[Any, Any]:
 
 def _last(found: Sequence[tuple[int, Any]], name: Any, before: int) -> int | None:
     """The last position before `before` with this `name`; with any, where it is None."""
-    for seq, named in reversed(found[: bisect_left(found, before, key=lambda item: item[0])]):
-        if name is None or named == name:
-            return seq
-    return None
+    fitting = (at for at, named in reversed(found) if at < before and name in {None, named})
+    return next(fitting, None)

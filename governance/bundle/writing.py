@@ -37,7 +37,7 @@ from governance.ledger.manifest import (
     manifest_text,
     segment_name,
 )
-from governance.ledger.parts import OneRun, Span, WholeLog, gap
+from governance.ledger.parts import OneRun, Part, Span, WholeLog, gap
 from governance.ledger.payloads import payload_line
 from governance.ledger.tiles import Tiles
 from governance.ledger.verify import Progress
@@ -122,15 +122,19 @@ def _write(
 
 def _notes(reader: Reader, choice: Choice) -> Iterator[tuple[int, str]]:
     """The checkpoints whose root the bundle's entries and hashes come to."""
-    match choice.part:
-        case WholeLog(size):
-            inside = range(size)
-        case Span(first, end):
-            inside = range(first + 1, min(end + 1, choice.part.size))
-        case OneRun():
-            inside = range(0)
+    inside = _inside(choice.part)
     yield from ((size, note) for size, note in reader.checkpoints() if size in inside)
     yield choice.part.size, choice.note
+
+
+def _inside(part: Part) -> range:
+    match part:
+        case WholeLog(size):
+            return range(size)
+        case Span(first, end, size):
+            return range(first + 1, min(end + 1, size))
+        case OneRun():
+            return range(0)
 
 
 def _write_entries(
@@ -198,9 +202,8 @@ class _Segments:
         entry = record.entry
         if self.written % SEGMENT_ENTRIES == 0:
             self._stack.close()
-            name = entry.seq
-            self._entries = self._open(segment_name("entries", name))
-            self._payloads = self._open(segment_name("payloads", name))
+            self._entries = self._open(segment_name("entries", entry.seq))
+            self._payloads = self._open(segment_name("payloads", entry.seq))
         self._entries.write(entry.raw + b"\n")
         for name, payload in sorted(record.payloads.items()):
             rules = [rule for rule in self._rules if rule.covers(entry, name)]

@@ -1,21 +1,27 @@
 """How does evidence leave the house, and does it hold? `export` and `verify`."""
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from governance.canonical import JSON
 from governance.cli.console import plain, say, show_json
 from governance.cli.options import AsJson, HomeDir
 from governance.errors import InvalidInputError
-from governance.ids import SubjectId
+from governance.ids import SubjectId, parse_run_id
 
 if TYPE_CHECKING:
+    from governance.bundle import Choice, Manifest
     from governance.cli.verdicts import Judgement
     from governance.ledger.checkpoint import VerifierKey
+    from governance.ledger.entry import Draft
+    from governance.ports import Reader
 
 __all__ = ["add_to"]
 
@@ -50,6 +56,41 @@ PolicyKey = Annotated[
         show_default=False,
     ),
 ]
+First = Annotated[
+    int | None,
+    typer.Option(
+        "--from",
+        metavar="SEQ",
+        min=0,
+        help="The first entry of a range; else 0.",
+        show_default=False,
+    ),
+]
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--to",
+        metavar="SEQ",
+        min=0,
+        help="The last entry of a range; else the newest.",
+        show_default=False,
+    ),
+]
+OfRun = Annotated[
+    str | None,
+    typer.Option(
+        "--run", metavar="RUN", help="One run, with what its decisions rest on.", show_default=False
+    ),
+]
+Withhold = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--withhold",
+        metavar="PAYLOAD",
+        help="Keep back payloads: NAME, entry:SEQ/NAME or run:ID/NAME; * is any. May be repeated.",
+        show_default=False,
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,31 +98,83 @@ def add_to(app: typer.Typer) -> None:
     app.command()(verify)
 
 
-def export(bundle: Folder, *, home: HomeDir = None, json: AsJson = False) -> None:
-    """Write the whole log into a new folder that anybody can verify offline."""
+def export(  # noqa: PLR0913 - one parameter an option
+    bundle: Folder,
+    *,
+    first: First = None,
+    last: Last = None,
+    run: OfRun = None,
+    withhold: Withhold = None,
+    home: HomeDir = None,
+    json: AsJson = False,
+) -> None:
+    """Write the log, a range of it or one run into a new folder that anybody can verify offline."""
     from governance.assemble import Governance
-    from governance.bundle import export as write
-    from governance.ledger.entry import Draft, Kind
+    from governance.bundle import export_part
+    from governance.ledger.manifest import part_to_json
+    from governance.ledger.parts import named
 
+    if run is not None and (first, last) != (None, None):
+        raise InvalidInputError("a run and a range are named", hint="export one of them")
     with Governance.without_rules(home) as governance:
         store, signer = governance.store, governance.signer
         checkpoint = store.checkpoint()
-        with _bar("writing", checkpoint[0], LONG_ENTRIES) as progress:
-            manifest = store.read(lambda r: write(r, checkpoint, bundle, signer, progress))
+        asked = _Asked(checkpoint, (first, last), run, withhold or ())
+
+        def write(reader: "Reader") -> "Manifest":
+            choice = asked.choose(reader)
+            total = sum(end - start for start, end in choice.stretches)
+            with _bar("writing", total, LONG_ENTRIES) as progress:
+                return export_part(reader, choice, bundle, signer, progress)
+
+        manifest = store.read(write)
         # Recorded once it is whole; a crash in between loses the note, never the evidence.
-        left = Draft(Kind.BUNDLE_EXPORTED, EXPORTER, {"size": manifest.size})
-        store.write(lambda tx: tx.append(left, governance.clock()))
+        store.write(lambda tx: tx.append(_exported(manifest), governance.clock()))
     if json:
-        return show_json({"bundle": str(bundle), "log": manifest.log, "size": manifest.size})
-    say(f"{manifest.size} entries of {manifest.log} in {plain(bundle)}")
+        part = part_to_json(manifest.part)
+        facts: dict[str, JSON] = {"bundle": str(bundle), "log": manifest.log, "part": part}
+        return show_json(facts | {"size": manifest.size})
+    say(f"{plain(named(manifest.part))} of {manifest.log}, in {plain(bundle)}")
     say(f"next: governance verify {plain(bundle)} --key {signer.verifier_key}")
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an export was asked for, as it was typed."""
+
+    checkpoint: tuple[int, str]
+    range: tuple[int | None, int | None]
+    run: str | None
+    withhold: Sequence[str]
+
+    def choose(self, reader: "Reader") -> "Choice":
+        from governance.bundle import choose_range, choose_run, choose_whole, parse_withholding
+
+        kept = [parse_withholding(text) for text in self.withhold]
+        first, last = self.range
+        if self.run is not None:
+            return choose_run(reader, parse_run_id(self.run), kept)
+        if (first, last) == (None, None):
+            return choose_whole(self.checkpoint, kept)
+        end = self.checkpoint[0] if last is None else last + 1
+        return choose_range(reader, first or 0, end, kept)
+
+
+def _exported(manifest: "Manifest") -> "Draft":
+    """What the log remembers of what left the house: which part, and the digest of its manifest."""
+    from governance.ledger.entry import Draft, Kind
+    from governance.ledger.manifest import part_to_json
+
+    digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
+    body: dict[str, JSON] = {"size": manifest.size, "part": part_to_json(manifest.part)}
+    return Draft(Kind.BUNDLE_EXPORTED, EXPORTER, body | {"manifest": digest})
 
 
 def verify(
     evidence: Evidence, *, key: Keys = None, policy_key: PolicyKey = None, json: AsJson = False
 ) -> None:
-    """Judge a bundle or a receipt offline: integrity, trust, completeness and lawfulness.
+    """Judge a bundle or a receipt offline: integrity, trust, completeness and lawfulness of what it covers.
 
     Exit status 0 only if all four hold, else 5; 2 when there is nothing to judge. Of a receipt integrity
     and trust must hold: it is part of a log, and says nothing about the rest.
@@ -140,9 +233,10 @@ def _judge(
     manifest = read_bundle(bundle).manifest
     with _bar("verifying", manifest.total_bytes if manifest else 0, LONG_BYTES) as progress:
         report = verify_bundle(bundle, pins, progress)
+    part, withheld = (manifest.part, manifest.withheld) if manifest else (None, {})
     try:
-        with _bar("judging", manifest.size if manifest else 0, LONG_ENTRIES) as progress:
-            lawful = check(records(bundle), progress, policy_key=policy_pin)
+        with _bar("judging", report.summary.entries, LONG_ENTRIES) as progress:
+            lawful = check(records(bundle), progress, part, withheld, policy_key=policy_pin)
             return Judgement(report, lawful)
     except TamperedError as exc:
         # What cannot be read cannot be judged; why it cannot is among the findings above.

@@ -11,6 +11,8 @@ from rich.text import Text
 from governance.canonical import JSON
 from governance.cli.console import FAINT, facts, plain
 from governance.lawful.check import LawfulReport
+from governance.ledger.manifest import part_to_json
+from governance.ledger.parts import OneRun, Part, Span, WholeLog, named
 from governance.ledger.report import Finding, Flaw, Report, Status, Verdict, Where
 
 __all__ = ["GLYPHS", "Judgement", "finding_json", "listed", "render"]
@@ -80,8 +82,10 @@ class Judgement:
 
     def to_json(self) -> dict[str, JSON]:
         summary = self.report.summary
+        part = None if summary.part is None else part_to_json(summary.part)
         return {
             "ok": self.ok,
+            "part": part,
             "verdicts": {verdict.value: status.value for verdict, status in self.verdicts.items()},
             "log": summary.log,
             "entries": summary.entries,
@@ -101,6 +105,7 @@ def render(judgement: Judgement) -> Iterator[RenderableType]:
     summary = judgement.report.summary
     known: dict[str, str | Text] = {
         "log": plain(summary.log or "unknown"),
+        "covers": "unknown" if summary.part is None else plain(named(summary.part)),
         "entries": str(summary.entries),
         "runs": f"{summary.runs}, {summary.open_runs} of them open",
         "head": summary.head or "none",
@@ -124,12 +129,36 @@ def render(judgement: Judgement) -> Iterator[RenderableType]:
     if judgement.unlisted:
         yield f"and {judgement.unlisted} more"
     yield ""
-    yield Text("verified", "bold green") if judgement.ok else Text("NOT verified", "bold red")
+    yield _outcome(judgement)
+
+
+def _outcome(judgement: Judgement) -> Text:
+    part = judgement.report.summary.part
+    if not judgement.ok:
+        return Text("NOT verified", "bold red")
+    if part is None or isinstance(part, WholeLog):
+        return Text("verified", "bold green")
+    return Text.assemble(
+        ("verified", "bold green"), f": {plain(named(part))}, and nothing else of the log"
+    )
+
+
+def _holds(verdict: Verdict, part: Part | None) -> str:
+    """What it means that a verdict is `ok`: of a part, for that part only."""
+    match verdict, part:
+        case Verdict.COMPLETENESS, Span(first, end):
+            return f"entries {first} to {end - 1} are all here; the rest of the log is not"
+        case Verdict.COMPLETENESS, OneRun(run):
+            return f"run {run} is here from start to end; the rest of the log is not"
+        case Verdict.LAWFULNESS, OneRun(run):
+            return f"every call of run {run} was decided, and approved where it had to be"
+        case _:
+            return _QUESTIONS[verdict]
 
 
 def _verdict(verdict: Verdict, status: Status, judgement: Judgement) -> Text:
     glyph, style = GLYPHS[status]
-    said = _QUESTIONS[verdict]
+    said = _holds(verdict, judgement.report.summary.part)
     if verdict is Verdict.TRUST and judgement.unpinned:
         said = "UNPINNED: no key was given, so nobody vouches for this log"
     elif verdict is Verdict.LAWFULNESS and judgement.lawful is None:

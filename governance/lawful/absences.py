@@ -1,29 +1,51 @@
 """Which payloads are not at hand? And is that excused: by an erasure, or by nothing.
 
 A payload that a *later* `payload.erased` entry names is lawfully gone: what needed it cannot be judged
-any more, and that is information. Any other absence is a failure. Until the end of the log nobody can
-tell which it is, so absences are remembered, up to a bound; beyond it nothing is excused.
+any more, and that is information. One that was withheld from a bundle leaves what needed it not judged.
+Any other absence is a failure. Until the end of the log nobody can tell an erasure from it, so absences
+are remembered, up to a bound; beyond it nothing is excused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from governance.lawful.report import Collector, Fault
-from governance.ledger.entry import Entry, Record
+from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.report import Status
 
 __all__ = ["Absences"]
 
 ABSENCES_MAX: Final = 100_000
 
+_NEEDED: Final[Mapping[Kind, frozenset[str]]] = {
+    Kind.POLICY_ACTIVATED: frozenset({"text"}),
+    Kind.RUN_STARTED: frozenset({"input"}),
+    Kind.INPUT_RECEIVED: frozenset({"message"}),
+    Kind.MODEL_RESPONDED: frozenset({"message"}),
+    Kind.CALL_DECIDED: frozenset({"args", "input", "message"}),
+}
+"""The payloads that a judgement may rest on, by the entries that commit to them."""
+
 
 class Absences:
-    """Remembers what could not be judged for want of a payload, by the payload."""
+    """Remembers what could not be judged for want of a payload, by the payload.
 
-    def __init__(self, found: Collector) -> None:
+    `withheld` are by name the positions of payloads that the signed manifest says were kept back.
+    """
+
+    def __init__(self, found: Collector, withheld: Mapping[str, Sequence[int]]) -> None:
         self._found = found
+        self._withheld = {name: frozenset(seqs) for name, seqs in withheld.items()}
         self._waiting: dict[tuple[int, str], list[Entry]] = {}
         self._size = 0
+
+    def note(self, record: Record) -> None:
+        """Say which payloads of `record` were withheld, if a judgement may rest on them."""
+        entry = record.entry
+        for name in sorted(_NEEDED.get(entry.kind, frozenset()) & entry.payloads.keys()):
+            if name not in record.payloads and self._is_withheld(entry.seq, name):
+                message = f"payload `{name}` was withheld, so what rests on it is not judged"
+                self._found.add(Fault.PAYLOAD_WITHHELD, entry, message, Status.NOT_CHECKED)
 
     def lack(self, about: Entry, *needed: tuple[Record, str]) -> bool:
         """Tell whether any payload that judging `about` needs is absent, and remember that."""
@@ -31,6 +53,8 @@ class Absences:
             (record.entry.seq, name) for record, name in needed if name not in record.payloads
         ]
         for seq, name in absent:
+            if self._is_withheld(seq, name):
+                continue  # `note` said so
             if self._size < ABSENCES_MAX:
                 self._size += 1
                 self._waiting.setdefault((seq, name), []).append(about)
@@ -51,6 +75,9 @@ class Absences:
         for (seq, name), waiting in self._waiting.items():
             for about in waiting:
                 self._miss(about, seq, name)
+
+    def _is_withheld(self, seq: int, name: str) -> bool:
+        return seq in self._withheld.get(name, ())
 
     def _miss(self, about: Entry, seq: int, name: str) -> None:
         message = f"cannot be judged again: payload `{name[:80]}` of entry {seq} is missing"

@@ -17,7 +17,7 @@ What it cannot see: a history that somebody who holds the log's key wrote anew f
 decisions throughout. That is for checkpoints kept elsewhere.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from governance.errors import GovernanceError
@@ -32,12 +32,14 @@ from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinish
 from governance.lawful.windows import Windows
 from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.entry import Entry, Kind, Record
+from governance.ledger.parts import OneRun, Part, Span
 from governance.ledger.report import Status
 
 __all__ = ["Fault", "LawfulFinding", "LawfulReport", "check"]
 
 PROGRESS_ENTRIES: Final = 1_000
 
+_NOTHING: Final[Mapping[str, Sequence[int]]] = {}
 _OUTCOMES: Final = frozenset({Kind.CALL_FINISHED, Kind.CALL_FAILED, Kind.CALL_UNKNOWN})
 _ENDS: Final = frozenset({Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED})
 _AFTER_END: Final = _OUTCOMES | (APPROVAL_KINDS - {Kind.APPROVAL_REQUESTED, Kind.APPROVAL_USED})
@@ -47,17 +49,19 @@ _AFTER_END: Final = _OUTCOMES | (APPROVAL_KINDS - {Kind.APPROVAL_REQUESTED, Kind
 def check(
     records: Iterable[Record],
     progress: Callable[[int], None] | None = None,
+    part: Part | None = None,
+    withheld: Mapping[str, Sequence[int]] = _NOTHING,
     *,
     policy_key: VerifierKey | None = None,
 ) -> LawfulReport:
     """Judge a log by its records. `progress` is told now and then how many have been read.
 
-    With `policy_key`, every policy set has to be signed with it.
-
-    What reading `records` itself raises is left to the caller. Only the whole log, from entry 0, can be
-    judged; of any other part the verdict is `not-checked`.
+    `part` and `withheld` are what a signed manifest says of them. A run is judged under the rules that
+    stand beside it; a range only where it starts with entry 0, else the verdict is `not-checked`. With
+    `policy_key`, every policy set has to be signed with it. What reading `records` itself raises is left
+    to the caller.
     """
-    walk = _Walk(policy_key)
+    walk = _Walk(withheld, policy_key)
     count = 0
     for count, record in enumerate(records, 1):
         if count == 1 and record.entry.seq != 0:
@@ -72,15 +76,30 @@ def check(
     if progress is not None:
         progress(count)
     walk.finish()
+    if isinstance(part, Span | OneRun):
+        walk.found.add(Fault.PART_JUDGED, None, _scope(part), Status.OK)
     return walk.found.report(entries=count)
+
+
+def _scope(part: Span | OneRun) -> str:
+    match part:
+        case Span():
+            return f"judged are entries {part.first} to {part.end - 1}, not what came after them"
+        case OneRun():
+            return (
+                f"run `{part.run}` is judged by itself, under the rules, tools and keys that are here;"
+                " whether others were in force in between, only the whole log shows"
+            )
 
 
 class _Walk:
     """One pass over the records: what holds for the whole log, and a `Case` for each open run."""
 
-    def __init__(self, policy_key: VerifierKey | None) -> None:
+    def __init__(
+        self, withheld: Mapping[str, Sequence[int]], policy_key: VerifierKey | None
+    ) -> None:
         self.found = Collector()
-        self._absences = Absences(self.found)
+        self._absences = Absences(self.found, withheld)
         self._books = Books(self.found, self._absences, policy_key)
         self._windows = Windows()
         self._cases: dict[RunId, Case] = {}
@@ -102,6 +121,7 @@ class _Walk:
 
     def _take(self, record: Record) -> None:
         entry = record.entry
+        self._absences.note(record)
         match entry.kind:
             case Kind.LOG_CREATED:
                 self._books.create(entry)
@@ -158,7 +178,7 @@ class _Walk:
                 if "message" in record.payloads:
                     case.hear(record.content("message"))
             case Kind.CALL_DECIDED:
-                take_decision(case, record, self._before or entry, self._books)
+                take_decision(case, record, self._right_before(entry), self._books)
             case Kind.CALL_STARTED:
                 take_start(case, entry, self.found)
             case Kind.CALL_RESOLVED:
@@ -169,6 +189,11 @@ class _Walk:
                 take_approval(case, record, self._books)
             case _:
                 self._take_turn(case, record)
+
+    def _right_before(self, entry: Entry) -> Entry | None:
+        """The entry right before `entry` in the log, unless a part leaves it out."""
+        before = self._before
+        return before if before is not None and before.seq == entry.seq - 1 else None
 
     def _take_turn(self, case: Case, record: Record) -> None:
         entry = record.entry

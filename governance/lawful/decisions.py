@@ -45,19 +45,19 @@ _INPUT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A `call.decided` under examination."""
+    """A `call.decided` under examination. `before` is None where the entry before it is not at hand."""
 
     case: Case
     call: Call
     record: Record
-    before: Entry
+    before: Entry | None
 
     @property
     def entry(self) -> Entry:
         return self.record.entry
 
 
-def take_decision(case: Case, record: Record, before: Entry, books: Books) -> None:
+def take_decision(case: Case, record: Record, before: Entry | None, books: Books) -> None:
     """Judge `call.decided`, which follows `before` in the log, and move its call by it."""
     entry, found = record.entry, books.found
     uid = str(entry.body["uid"])
@@ -243,11 +243,18 @@ def _differs(name: str, source: str) -> tuple[Fault, str, Status]:
 
 def _judge_moment(decided: _Decided, now: object) -> Iterator[tuple[Fault, str, Status]]:
     """An entry's time is the moment of its decision, unless the clock was a little behind the log's."""
-    ts, floor = decided.entry.ts, decided.before.ts
+    ts = decided.entry.ts
     moment = _whole(now)
     if moment == ts:
         return
-    if moment > ts or ts > floor or ts - moment > SKEW_MAX_S * SECOND:
+    if moment > ts or ts - moment > SKEW_MAX_S * SECOND:
+        yield _differs("now", f"the entry's time, `{ts}`")
+    elif decided.before is None:
+        message = (
+            f"decided at `{moment}`, and the entry before, whose time may excuse that, is not here"
+        )
+        yield Fault.CLOCK_BEHIND, message, Status.NOT_CHECKED
+    elif ts > decided.before.ts:
         yield _differs("now", f"the entry's time, `{ts}`")
     else:
         message = f"decided at `{moment}` by a clock behind the log's `{ts}`"

@@ -23,6 +23,8 @@ class Fault(StrEnum):
 
     UNREADABLE = "unreadable"
     LOG_PARTIAL = "log-partial"
+    PART_JUDGED = "part-judged"
+    PAYLOAD_WITHHELD = "payload-withheld"
     NOT_DERIVABLE = "not-derivable"
     ENGINE_ABSENT = "engine-absent"
     POLICY_UNKNOWN = "policy-unknown"
@@ -61,6 +63,8 @@ class Fault(StrEnum):
 _ASK: Final = "ask the log's operator how this entry came about"
 _NEXT_STEPS: Final[Mapping[Fault, str]] = {
     Fault.LOG_PARTIAL: "check the whole log, from entry 0",
+    Fault.PART_JUDGED: "check the whole log, if you need to know what else was in force",
+    Fault.PAYLOAD_WITHHELD: "ask for a bundle that holds the payload",
     Fault.NOT_DERIVABLE: "ask for the payload, or for the entry that records its erasure",
     Fault.ENGINE_ABSENT: "check with the engine that the finding names",
     Fault.POLICY_DIFFERS: "ask for the policy text that was in force",

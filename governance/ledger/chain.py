@@ -185,8 +185,10 @@ class Chain:
         name, rseq, rprev, kind = fields["run"], fields["rseq"], fields["rprev"], fields["type"]
         run = self._runs.get(name)
         if run is None:
-            joined = (rseq, rprev) if self._begun and rseq else (0, _RUN_START)
-            run = self._runs[name] = _Run(*joined, fields["seq"])
+            run = _Run(0, _RUN_START, fields["seq"])
+            if self._begun and rseq:
+                run.rseq, run.rprev = rseq, rprev
+            self._runs[name] = run
         breaks = list[Break]()
         if rseq != run.rseq:
             breaks.append(

@@ -1,4 +1,4 @@
-"""Which part of a log is this, and what stands for the entries that are not here?
+"""Which part of a log is this? And what stands for the entries that are not here.
 
 A part says which entries it holds and over how many its checkpoint is signed. Where entries are left
 out, the roots of the perfect subtrees over them stand in their place: from left to right, each as large
@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from governance.ids import Digest, RunId
 from governance.ledger.merkle import Edge, Node
 
-__all__ = ["OneRun", "Part", "Span", "WholeLog", "filled", "gap", "may_lack"]
+__all__ = ["OneRun", "Part", "Span", "WholeLog", "filled", "gap", "may_lack", "named"]
 
 _sha256: Final = hashlib.sha256
 
@@ -49,6 +49,17 @@ class OneRun:
 
 Part: TypeAlias = WholeLog | Span | OneRun
 """`size` is always how many entries the covering checkpoint is signed over."""
+
+
+def named(part: Part) -> str:
+    """Say which part it is, so that nobody takes it for the whole."""
+    match part:
+        case WholeLog(size):
+            return f"all {size} entries"
+        case Span(first, end, size):
+            return f"entries {first} to {end - 1}, within {size} entries"
+        case OneRun(run, size):
+            return f"run {run}, within {size} entries"
 
 
 def may_lack(part: Part, start: int, end: int) -> bool:

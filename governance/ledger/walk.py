@@ -103,9 +103,7 @@ class Walk:
             self._fill(self._part, self._part.size)
             if next(self._hashes, None) is not None:
                 message = "holds more hashes than there are entries left out"
-                self._findings.add(
-                    Verdict.INTEGRITY, Flaw.HASHES_WRONG, Where(HASHES), message
-                )
+                self._findings.add(Verdict.INTEGRITY, Flaw.HASHES_WRONG, Where(HASHES), message)
 
     def _follow(self, line: bytes, where: Where) -> tuple[Digest | None, dict[str, Any] | None]:
         """Take a line that is out of the ordinary, or wrong: read it in full and say what is.
@@ -144,7 +142,9 @@ class Walk:
         """Put hashes in the place of the entries up to `end`."""
         start = self.size
         if not may_lack(part, start, end):
-            message = f"some of the entries {start} to {end - 1} belong to this part, and are missing"
+            message = (
+                f"some of the entries {start} to {end - 1} belong to this part, and are missing"
+            )
             self._say(Flaw.ENTRY_MISSING, Where(), start, message)
         self._grow()
         short = False

@@ -69,7 +69,9 @@ def test_both_write_the_same_bytes_or_refuse(value):
 
 
 @settings(derandomize=True, max_examples=400, deadline=None)
-@given(raw=texts, at=st.integers(0, 60), noise=st.sampled_from([b"", b"0", b"-", b" ", b"\\", b"\xff"]))
+@given(
+    raw=texts, at=st.integers(0, 60), noise=st.sampled_from([b"", b"0", b"-", b" ", b"\\", b"\xff"])
+)
 def test_both_read_the_same_values_or_refuse(raw, at, noise):
     raw = raw[:at] + noise + raw[at:]
     with pytest.MonkeyPatch.context() as patch:
@@ -102,8 +104,25 @@ def _use(patch):
 
 @pytest.mark.parametrize(
     "raw",
-    [b"-0", b"1e400", b"1" * 400, b"1" * 5_000, b"NaN", b"-Infinity", b'"\\ud800"', b"\xef\xbb\xbf1"]
-    + [b"[" * 100_000, b'{"a":' * 5_000, b"01", b"[1,]", b"\x0c1", b'"\x01"', b"\xff", b"", b"1 1"],
+    [
+        b"-0",
+        b"1e400",
+        b"1" * 400,
+        b"1" * 5_000,
+        b"NaN",
+        b"-Infinity",
+        b'"\\ud800"',
+        b"\xef\xbb\xbf1",
+        b"[" * 100_000,
+        b'{"a":' * 5_000,
+        b"01",
+        b"[1,]",
+        b"\x0c1",
+        b'"\x01"',
+        b"\xff",
+        b"",
+        b"1 1",
+    ],
 )
 def test_what_neither_takes_as_content(raw, plain):
     for library in (ORDINARY, PLAIN):

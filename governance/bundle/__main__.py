@@ -1,0 +1,81 @@
+"""Does a bundle hold, on a machine with nothing but Python and `cryptography`? The verifier by itself.
+
+    python -m governance.bundle BUNDLE --key VKEY [--key VKEY …]
+
+Prints each finding and three verdicts. Exit status 0 only if all three are ok, 5 if not, 2 when there is
+nothing to judge. Lawfulness needs the policy engine: that is `governance verify`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from governance.bundle.reading import verify_bundle
+from governance.errors import InvalidInputError
+from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
+from governance.ledger.parts import named
+from governance.ledger.report import Report
+
+DOES_NOT_HOLD: Final = 5
+_KEY_BYTES_MAX: Final = 4096
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m governance.bundle",
+        description="Verify a bundle: integrity, trust and completeness.",
+    )
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path)
+    parser.add_argument(
+        "--key",
+        metavar="VKEY",
+        action="append",
+        help="a verifier key to pin, or a file that holds one: not from the bundle",
+    )
+    asked = parser.parse_args(arguments)
+    try:
+        pins = None if asked.key is None else [_pin(key) for key in asked.key]
+        report = verify_bundle(asked.bundle, pins)
+    except InvalidInputError as exc:
+        print(_plain(str(exc)), file=sys.stderr)
+        return InvalidInputError.exit_status
+    _tell(report)
+    return 0 if report.ok else DOES_NOT_HOLD
+
+
+def _pin(given: str) -> VerifierKey:
+    """Read a key, or a file that holds one: a key has plus signs."""
+    if "+" in given:
+        return parse_verifier_key(given)
+    try:
+        with Path(given).open("rb") as file:
+            text = file.read(_KEY_BYTES_MAX).decode()
+    except (OSError, ValueError) as exc:
+        raise InvalidInputError(f"key file `{given[:80]}` cannot be read") from exc
+    return parse_verifier_key(text.strip())
+
+
+def _tell(report: Report) -> None:
+    for item in report.findings:
+        weight = "failure" if item.is_failure else "to know"
+        print(_plain(f"{weight}: {item.where}: {item.kind}: {item.message}; {item.next_step}"))
+    if report.uncounted:
+        print(f"and {report.uncounted} more findings")
+    part = report.summary.part
+    print(_plain(f"covers:       {'unknown' if part is None else named(part)}"))
+    print(f"integrity:    {report.integrity}")
+    print(f"trust:        {report.trust}")
+    print(f"completeness: {report.completeness}")
+    print("lawfulness:   not-checked (`governance verify` checks it)")
+
+
+def _plain(text: str) -> str:
+    """Show every character that could move a cursor, turn a line or look like another."""
+    safe = text.isascii() and text.isprintable()
+    return text if safe else text.encode("unicode_escape").decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
