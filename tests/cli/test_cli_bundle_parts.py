@@ -3,18 +3,16 @@
 import pytest
 
 from governance import Governance
-from governance.config import Home
 
 
 @pytest.fixture
 def busy(cli, desk, home):
     """An installation with one completed run, one that waits, and another completed one."""
     target, *policy = desk()
-    runs = [
+    return [
         cli("run", target, given, *policy, "--json").json["run"]
         for given in ('{"to":"friend bob"}', '{"to":"bob"}', '{"to":"friend cy"}')
     ]
-    return runs
 
 
 @pytest.fixture
@@ -132,8 +130,10 @@ def test_everything_may_be_kept_back(cli, busy, key, tmp_path):
 
 @pytest.mark.parametrize(
     "given",
-    ["mesage", "entry:0/message", "entry:x/message", "run:/message", "run:nobody/message", "", "/"]
-    + ["entry:1/", "who:1/message"],
+    [
+        *("mesage", "entry:0/message", "entry:x/message", "run:/message", "run:nobody/message"),
+        *("", "/", "entry:1/", "who:1/message"),
+    ],
 )
 def test_a_rule_that_keeps_nothing_back_gives_nothing_away(cli, busy, tmp_path, given):
     done = cli("export", tmp_path / "b", "--withhold", given)
