@@ -6,9 +6,19 @@ import struct
 import pytest
 import rfc8785
 
+from governance import canonical, spelling
 from governance.canonical import CanonicalError, parse_json, payload_bytes
 
 pytestmark = pytest.mark.conformance
+
+
+@pytest.fixture(autouse=True, params=["orjson", "standard library"])
+def library(request, monkeypatch):
+    """Either way of writing JSON that `canonical` may find."""
+    if request.param != "orjson":
+        for name in ("read", "spell", "spell_strict"):
+            monkeypatch.setattr(canonical, name, getattr(spelling, f"_{name}"))
+
 
 PAIRS = ["arrays", "french", "structures", "unicode", "values", "weird"]
 NUMBERS = {
