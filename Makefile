@@ -28,7 +28,7 @@ check: $(STAMP) ## format, lint, types twice, import contracts
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache
 
-bench: $(STAMP) ## the numbers, as ratios; ONLY=decision|ledger|run
+bench: $(STAMP) ## the numbers, as ratios; ONLY=decision|ledger|memory|run
 	$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json)
 
 judge: $(STAMP) ## AgentDojo's banking suite through our loop, in an environment of its own

@@ -8,7 +8,7 @@ nothing to judge. Lawfulness needs the policy engine: that is `governance verify
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,9 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pins = None if asked.key is None else [_pin(key) for key in asked.key]
         report = verify_bundle(asked.bundle, pins)
     except InvalidInputError as exc:
-        print(_plain(str(exc)), file=sys.stderr)
+        sys.stderr.write(f"{_plain(str(exc))}\n")
         return InvalidInputError.exit_status
-    _tell(report)
+    sys.stdout.writelines(f"{_plain(line)}\n" for line in _told(report))
     return 0 if report.ok else DOES_NOT_HOLD
 
 
@@ -57,18 +57,18 @@ def _pin(given: str) -> VerifierKey:
     return parse_verifier_key(text.strip())
 
 
-def _tell(report: Report) -> None:
+def _told(report: Report) -> Iterator[str]:
     for item in report.findings:
         weight = "failure" if item.is_failure else "to know"
-        print(_plain(f"{weight}: {item.where}: {item.kind}: {item.message}; {item.next_step}"))
+        yield f"{weight}: {item.where}: {item.kind}: {item.message}; {item.next_step}"
     if report.uncounted:
-        print(f"and {report.uncounted} more findings")
+        yield f"and {report.uncounted} more findings"
     part = report.summary.part
-    print(_plain(f"covers:       {'unknown' if part is None else named(part)}"))
-    print(f"integrity:    {report.integrity}")
-    print(f"trust:        {report.trust}")
-    print(f"completeness: {report.completeness}")
-    print("lawfulness:   not-checked (`governance verify` checks it)")
+    yield f"covers:       {'unknown' if part is None else named(part)}"
+    yield f"integrity:    {report.integrity}"
+    yield f"trust:        {report.trust}"
+    yield f"completeness: {report.completeness}"
+    yield "lawfulness:   not-checked (`governance verify` checks it)"
 
 
 def _plain(text: str) -> str:

@@ -38,7 +38,9 @@ ORIGIN = Origin("bench.example/long")
 CALLS = 8
 EVERY = 256
 MOMENT = Micros(1_700_000_000_000_000)
-RULES = "policy: bench\nversion: 1\nrules:\n  - {id: reads, match: {tools: [look]}, effect: allow}\n"
+RULES = (
+    "policy: bench\nversion: 1\nrules:\n  - {id: reads, match: {tools: [look]}, effect: allow}\n"
+)
 TEXT = "x" * 200
 
 
@@ -91,9 +93,7 @@ class _Tape:
                 yield self._draft(record, count * len(self.run), run)
             count += 1
 
-    def _draft(
-        self, record: Record, shift: int, run: RunId | None
-    ) -> tuple[Draft, list[Payload]]:
+    def _draft(self, record: Record, shift: int, run: RunId | None) -> tuple[Draft, list[Payload]]:
         entry = record.entry
         body = _renamed(dict(entry.body), self.name, run)
         if "decision" in body:

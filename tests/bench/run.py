@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import bench_append
 import bench_decision
+import bench_memory
 import bench_run
 import bench_tree
 import bench_verify
@@ -64,6 +65,18 @@ GROUPS: Final = {
         Row("kept of the tree, 2^40 - 1 entries", bench_tree.state_kilobytes, 1.3, unit="KB"),
         Row("verification / sha256 of the same file", bench_verify.against_sha256, 1 / 25, False),
         Row("verification / parse + rfc8785", bench_verify.against_rfc8785, 8, at_most=False),
+    ),
+    "memory": (
+        Row(
+            "memory of verification, 1 M entries",
+            bench_memory.verification_megabytes,
+            100,
+            unit="MB",
+        ),
+        Row("more than over 10 k entries", bench_memory.verification_growth, 25, unit="MB"),
+        Row("memory of export, 1 M entries", bench_memory.export_megabytes, 100, unit="MB"),
+        Row("memory of lawfulness, 1 M entries", bench_memory.lawfulness_megabytes, 100, unit="MB"),
+        Row("lawfulness, an entry of 1 M / of 10 k", bench_memory.lawfulness_growth, 1.5),
     ),
     "run": (
         Row("governed durable call / two bare commits", bench_run.governed_call, 1.6),

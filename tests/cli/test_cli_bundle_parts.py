@@ -1,5 +1,9 @@
 """`export` of a range or of one run, with payloads kept back: what is shown, and what is not claimed."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from governance import Governance
@@ -169,3 +173,54 @@ def test_the_log_remembers_which_part_left_the_house(cli, busy, tmp_path, home):
     manifest = (tmp_path / "b" / "manifest.json").read_bytes()
     assert left.entry.body["part"] == {"kind": "run", "run": busy[0]}
     assert left.entry.body["manifest"] == hashlib.sha256(manifest).hexdigest()
+
+
+def test_other_processes_write_the_same_bytes(cli, busy, tmp_path, home):
+    cli("export", tmp_path / "0", "--run", busy[2], "--withhold", "message")
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "governance.cli", "export", str(tmp_path / seed)]
+        command += ["--run", busy[2], "--withhold", "message", "--home", str(home)]
+        subprocess.run(command, check=True, env=os.environ | {"PYTHONHASHSEED": seed})
+    assert files(tmp_path / "0") == files(tmp_path / "1") == files(tmp_path / "2")
+
+
+def test_writing_is_watched_on_a_terminal_and_only_there(cli, busy, tmp_path, monkeypatch):
+    monkeypatch.setattr("governance.cli.evidence.LONG_ENTRIES", 1)
+    assert cli("export", tmp_path / "a").err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    watched = cli("export", tmp_path / "b", "--run", busy[0])
+    assert watched.status == 0
+    assert "writing" in watched.err
+    assert len(watched.out.splitlines()) == 2
+
+
+@pytest.mark.attack
+def test_the_operator_cannot_leave_out_what_a_run_rests_on(cli, busy, key, tmp_path, home):
+    """Each entry that is no run's own taken out, with honest hashes in its place and a fresh signature."""
+    from dataclasses import replace
+
+    from governance.bundle import choose_run, export_part
+    from governance.ids import RunId
+
+    with Governance.open(home) as gov:
+        chosen = gov.store.read(lambda r: choose_run(r, RunId(busy[2])))
+        others = [
+            seq
+            for start, end in chosen.stretches
+            for seq in range(start, end)
+            if gov.store.read(lambda r, at=seq: r.records(start=at, limit=1))[0].entry.run is None
+        ]
+        assert len(others) == 3
+        for seq in others:
+            cut = [
+                piece
+                for start, end in chosen.stretches
+                for piece in ((start, min(end, seq)), (max(start, seq + 1), end))
+                if piece[0] < piece[1]
+            ]
+            less, folder = replace(chosen, stretches=cut), tmp_path / f"{seq}"
+            gov.store.read(lambda r, c=less, f=folder: export_part(r, c, f, gov.signer))
+    for seq in others:
+        got = verdicts(cli, tmp_path / f"{seq}", key)
+        assert got["verdicts"]["integrity"] == "ok", got["findings"]
+        assert got["verdicts"]["lawfulness"] != "ok", seq

@@ -158,7 +158,7 @@ def resign(folder):
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_of_any_sort_ends_in_a_report(pristine, kind, tmp_path):
     good = content(pristine[kind])
-    for seed in range(120):
+    for seed in range(60):
         rng = random.Random(f"{kind}{seed}")
         folder = Path(shutil.copytree(pristine[kind], tmp_path / f"{seed}"))
         for _ in range(rng.choice([1, 1, 2, 5])):
@@ -177,7 +177,7 @@ def odd(folder):
 def test_damage_signed_again_changes_no_entry_and_no_content(pristine, kind, tmp_path):
     """The manifest vouches for nothing that the entries and checkpoints do not show by themselves."""
     good = content(pristine[kind])
-    for seed in range(80):
+    for seed in range(40):
         rng = random.Random(f"again{kind}{seed}")
         folder = Path(shutil.copytree(pristine[kind], tmp_path / f"{seed}"))
         damage(rng, folder)
@@ -201,7 +201,7 @@ values = st.recursive(
 
 
 @pytest.mark.attack
-@settings(derandomize=True, max_examples=80, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     field=st.sampled_from(["files", "format", "log", "part", "size", "withheld", "more"]),
