@@ -16,6 +16,7 @@ from governance.ledger.report import Status
 __all__ = ["Absences"]
 
 ABSENCES_MAX: Final = 100_000
+NOTHING: Final[Mapping[str, Sequence[int]]] = {}
 
 _NEEDED: Final[Mapping[Kind, frozenset[str]]] = {
     Kind.POLICY_ACTIVATED: frozenset({"text"}),
@@ -33,7 +34,7 @@ class Absences:
     `withheld` are by name the positions of payloads that the signed manifest says were kept back.
     """
 
-    def __init__(self, found: Collector, withheld: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, found: Collector, withheld: Mapping[str, Sequence[int]] = NOTHING) -> None:
         self._found = found
         self._withheld = {name: frozenset(seqs) for name, seqs in withheld.items()}
         self._waiting: dict[tuple[int, str], list[Entry]] = {}

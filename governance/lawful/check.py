@@ -22,7 +22,7 @@ from typing import Final
 
 from governance.errors import GovernanceError
 from governance.ids import RunId
-from governance.lawful.absences import Absences
+from governance.lawful.absences import NOTHING, Absences
 from governance.lawful.books import Books
 from governance.lawful.calls import take_end_of_turn, take_outcome, take_resolution, take_start
 from governance.lawful.case import Case
@@ -39,7 +39,6 @@ __all__ = ["Fault", "LawfulFinding", "LawfulReport", "check"]
 
 PROGRESS_ENTRIES: Final = 1_000
 
-_NOTHING: Final[Mapping[str, Sequence[int]]] = {}
 _OUTCOMES: Final = frozenset({Kind.CALL_FINISHED, Kind.CALL_FAILED, Kind.CALL_UNKNOWN})
 _ENDS: Final = frozenset({Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED})
 _AFTER_END: Final = _OUTCOMES | (APPROVAL_KINDS - {Kind.APPROVAL_REQUESTED, Kind.APPROVAL_USED})
@@ -50,7 +49,7 @@ def check(
     records: Iterable[Record],
     progress: Callable[[int], None] | None = None,
     part: Part | None = None,
-    withheld: Mapping[str, Sequence[int]] = _NOTHING,
+    withheld: Mapping[str, Sequence[int]] = NOTHING,
     *,
     policy_key: VerifierKey | None = None,
 ) -> LawfulReport:
