@@ -56,6 +56,7 @@ def _template() -> list[Record]:
 
     from agent import DurableAgent, tool
     from governance import Governance, assemble
+    from governance.rulebook import Rulebook
 
     @tool(verb="READ", side_effect=False)
     async def look(n: int) -> str:
@@ -64,7 +65,7 @@ def _template() -> list[Record]:
 
     signer = _signer()
     store = assemble.MemoryStore(ORIGIN, signer, lambda: MOMENT, bytes)
-    rules = assemble.load({"bench.yaml": RULES})
+    rules = Rulebook.of(assemble.load({"bench.yaml": RULES}))
     governance = Governance(store, signer, rules, assemble.Environment(), clock=lambda: MOMENT)
     plays = Plays(*(calls(call("look", n=n)) for n in range(CALLS)), say())
     agent = DurableAgent(plays, [look], governance=governance, name="b", max_iterations=CALLS + 1)
