@@ -246,8 +246,8 @@ class _Listed:
 
 
 _ENGINES: Final[Mapping[str, _Listed]] = {
-    "closure": _Listed(_Closure, 1),
-    "celpy": _Listed(_Celpy, 1),
+    "closure": _Listed(_Closure, 2),
+    "celpy": _Listed(_Celpy, 2),
     "celexpr": _Listed(_Celexpr, 1, "cel-expr-python", "governance[celexpr]"),
 }
 

@@ -22,10 +22,10 @@ from governance.policy.celpy_values import (
     Meter,
     Value,
     kind,
-    pattern_of,
     plain,
     text,
 )
+from governance.policy.patterns import search_steps
 
 __all__ = ["resolve"]
 
@@ -179,7 +179,9 @@ def size(_meter: Meter, value: Value) -> Value:
 def matches(meter: Meter, subject: Value, pattern: Value) -> Value:
     """Search, as the standard says; anchor the pattern to match the whole text."""
     meter.read(text(subject))
-    return cel.BoolType(pattern_of(text(pattern)).search(text(subject)) is not None)
+    compiled, searched = meter.pattern(text(pattern)), text(subject).encode()
+    meter.charge(search_steps(compiled, searched))
+    return cel.BoolType(compiled.search(searched) is not None)
 
 
 def _on_texts(test: Callable[[str, str], bool]) -> Callable[..., Value]:

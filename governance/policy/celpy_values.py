@@ -1,13 +1,13 @@
 """What is a value to cel-python, what does looking at it cost, what is wrong with it? One answer for all."""
 
 from collections.abc import Callable, Mapping, Sized
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
-import re2  # pyright: ignore[reportMissingTypeStubs] # it has none
 from celpy import celtypes as cel
 from celpy.evaluation import CELEvalError
 
 from governance.policy.cel import FailureKind
+from governance.policy.patterns import NoPattern, Pattern, compile_steps, computed
 
 __all__ = [
     "NUMBERS",
@@ -18,7 +18,6 @@ __all__ = [
     "Value",
     "failure_kind",
     "kind",
-    "pattern_of",
     "plain",
     "text",
 ]
@@ -26,10 +25,6 @@ __all__ = [
 Value: TypeAlias = Any
 
 CHARS_PER_STEP: Final = 64
-PATTERN_CHARS_MAX: Final = 1024
-
-_RE2: Final = cast("Any", re2)
-_RegexError: Final = cast("type[Exception]", _RE2.error)
 
 
 class Exhausted(Exception):  # noqa: N818 - a signal between this file and the evaluator, no error
@@ -37,12 +32,13 @@ class Exhausted(Exception):  # noqa: N818 - a signal between this file and the e
 
 
 class Meter:
-    """The steps left to one evaluation, shared by every macro inside it."""
+    """The steps left to one evaluation, shared by every macro inside it, and the patterns it has paid for."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_patterns", "left")
 
     def __init__(self, budget: int) -> None:
         self.left = budget
+        self._patterns: dict[str, Pattern] = {}
 
     def charge(self, steps: int = 1) -> None:
         self.left -= steps
@@ -52,6 +48,13 @@ class Meter:
     def read(self, value: Sized) -> None:
         """Charge for looking through a text."""
         self.charge(1 + len(value) // CHARS_PER_STEP)
+
+    def pattern(self, pattern: str) -> Pattern:
+        """Compile a regular expression, wherever it comes from. Raises NoPattern."""
+        if pattern not in self._patterns:
+            self.charge(compile_steps(pattern))
+            self._patterns[pattern] = computed(pattern)
+        return self._patterns[pattern]
 
 
 class Call:
@@ -73,7 +76,7 @@ class Call:
             return self._function(self._meter, *operands)
         except Exhausted:
             raise
-        except (LookupError, ValueError, ArithmeticError, TypeError, _RegexError) as exc:
+        except (LookupError, ValueError, ArithmeticError, TypeError, NoPattern) as exc:
             return CELEvalError(_kind_of(type(exc)))
 
 
@@ -87,7 +90,7 @@ def failure_kind(error: CELEvalError) -> FailureKind:
 
 def _kind_of(exception: type) -> FailureKind:
     for family, kind in (
-        (_RegexError, FailureKind.REGEX),
+        (NoPattern, FailureKind.REGEX),
         (KeyError, FailureKind.MISSING_KEY),
         ((IndexError, ValueError, ArithmeticError), FailureKind.RANGE),
         ((TypeError, AttributeError), FailureKind.TYPE),
@@ -132,12 +135,3 @@ def text(value: Value) -> str:
 def plain(value: Value) -> int | float:
     """A number as Python's own, which compares int with float exactly."""
     return float(value) if kind(value) == "double" else int(value)
-
-
-def pattern_of(pattern: str) -> Any:
-    """Compile a regular expression of linear time. Raises what `failure_kind` calls `regex`."""
-    if len(pattern) > PATTERN_CHARS_MAX:
-        raise _RegexError
-    options = _RE2.Options()
-    options.log_errors = False  # it would print the pattern, which may be an argument
-    return _RE2.compile(pattern, options)

@@ -52,6 +52,7 @@ from governance.policy.closure_values import (
     Value,
     kind_of,
 )
+from governance.policy.patterns import NoPattern
 
 __all__ = ["BadPattern", "Code", "compile_syntax"]
 
@@ -249,7 +250,7 @@ def _call(call: syn.Call) -> Code:
 def _search(subject: Code, pattern: str, position: int) -> Code:
     try:
         return _fold(searching(subject.run, pattern), subject)
-    except Failed:
+    except NoPattern:
         raise BadPattern(position) from None
 
 

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-import re2  # pyright: ignore[reportMissingTypeStubs] # it has none
-
 from governance import canonical
 from governance.policy import closure_texts as texts
 from governance.policy import closure_times as times
+from governance.policy import patterns
 from governance.policy.cel import FailureKind
 from governance.policy.closure_values import (
     NUMBERS,
@@ -30,8 +29,9 @@ from governance.policy.closure_values import (
     read,
     type_of,
 )
+from governance.policy.patterns import Pattern, search_steps
 
-__all__ = ["FUNCTIONS", "METHODS", "Function", "compile_pattern", "in_int", "in_uint", "searching"]
+__all__ = ["FUNCTIONS", "METHODS", "Function", "in_int", "in_uint", "searching"]
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -176,43 +176,32 @@ def _size(_frame: Frame, value: Value) -> Value:
     raise Failed(FailureKind.TYPE)
 
 
-PATTERN_CHARS_MAX: Final = 1024
-_PATTERN_STEPS: Final = 500
-"""What compiling a pattern costs at evaluation, whatever it says."""
-
-_RE2: Final = cast("Any", re2)
-
-
-def compile_pattern(pattern: str) -> Callable[[str], object]:
-    """Compile a regular expression of linear time into its search. Raises Failed."""
-    if len(pattern) > PATTERN_CHARS_MAX:
-        raise Failed(FailureKind.REGEX)
-    options = _RE2.Options()
-    options.log_errors = False  # it would print the pattern, which may be an argument
-    try:
-        return cast("Callable[[str], object]", _RE2.compile(pattern, options).search)
-    except (_RE2.error, UnicodeError):
-        raise Failed(FailureKind.REGEX) from None
-
-
-def _search(frame: Frame, subject: Value, search: Callable[[str], object]) -> bool:
+def _search(frame: Frame, subject: Value, pattern: Pattern) -> bool:
     read(frame, texts.text(subject))
     try:
-        return search(subject) is not None
-    except UnicodeError:
+        searched = cast("str", subject).encode()
+    except UnicodeEncodeError:
         raise Failed(FailureKind.REGEX) from None
+    steps = search_steps(pattern, searched)
+    if steps:
+        charge(frame, steps)
+    return pattern.search(searched) is not None
 
 
 def searching(subject: Run, pattern: str) -> Run:
-    """`matches` with a pattern known at load. Raises Failed if the pattern is none."""
-    search = compile_pattern(pattern)
-    return lambda frame: _search(frame, subject(frame), search)
+    """`matches` with a pattern known at load. Raises NoPattern if the pattern is none."""
+    compiled = patterns.written(pattern)
+    return lambda frame: _search(frame, subject(frame), compiled)
 
 
 def _matches(frame: Frame, subject: Value, pattern: Value) -> Value:
     """Search, as the standard says; anchor the pattern to match the whole text."""
-    charge(frame, _PATTERN_STEPS + len(texts.text(pattern)))
-    return _search(frame, subject, compile_pattern(pattern))
+    charge(frame, patterns.compile_steps(texts.text(pattern)))
+    try:
+        compiled = patterns.computed(pattern)
+    except patterns.NoPattern:
+        raise Failed(FailureKind.REGEX) from None
+    return _search(frame, subject, compiled)
 
 
 @dataclass(frozen=True, slots=True)
