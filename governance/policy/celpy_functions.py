@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from celpy import celtypes as cel
 
+from governance import canonical
 from governance.policy import celpy_times as times
 from governance.policy.celpy_values import (
     NUMBERS,
@@ -67,7 +68,7 @@ def _ordering(compare: Callable[[Any, Any], bool]) -> Callable[..., Value]:
     def ordered(meter: Meter, left: Value, right: Value) -> Value:
         a, b = kind(left), kind(right)
         if a in NUMBERS and b in NUMBERS:
-            return cel.BoolType(compare(plain(left), plain(right)))
+            return cel.BoolType(_ordered_numbers(compare, plain(left), plain(right)))
         if a != b or a not in ORDERED:
             raise TypeError
         if a in ("string", "bytes"):
@@ -77,14 +78,32 @@ def _ordering(compare: Callable[[Any, Any], bool]) -> Callable[..., Value]:
     return ordered
 
 
+def _ordered_numbers(compare: Callable[[Any, Any], bool], left: float, right: float) -> bool:
+    """The standard rounds an integer beside a double, `closure` does not: no value where they part."""
+    exact = compare(left, right)
+    if type(left) is not type(right) and compare(float(left), float(right)) is not exact:
+        raise ValueError
+    return exact
+
+
 def contains(meter: Meter, item: Value, container: Value) -> Value:
     """`item in container`, for lists and maps; a text holds no items."""
     name = kind(container)
     if name == "map":
-        return cel.BoolType(kind(item) in ("string", "int", "uint", "bool") and item in container)
+        return cel.BoolType(_key(item) in container)
     if name != "list":
         raise TypeError
     return cel.BoolType(any(equal(meter, item, element) for element in container))
+
+
+def _key(item: Value) -> Value:
+    """What to look for in a map: a whole double stands for its integer, and another is no key of any."""
+    of = kind(item)
+    if of == "double":
+        return int(item) if float(item).is_integer() else item
+    if of not in ("string", "int", "uint", "bool"):
+        raise TypeError
+    return item
 
 
 def index(_meter: Meter, container: Value, key: Value) -> Value:
@@ -109,7 +128,9 @@ def add(meter: Meter, left: Value, right: Value) -> Value:
         return cel.ListType([*left, *right])
     if pair in (("timestamp", "duration"), ("duration", "timestamp")):
         return cel.TimestampType(left + right)
-    return _arithmetic(pair, operator.add, left, right, also="duration")
+    if pair == ("duration", "duration"):
+        return times.length(left + right)
+    return _arithmetic(pair, operator.add, left, right)
 
 
 def subtract(_meter: Meter, left: Value, right: Value) -> Value:
@@ -118,7 +139,7 @@ def subtract(_meter: Meter, left: Value, right: Value) -> Value:
         return cel.TimestampType(left - right)
     if pair in (("duration", "duration"), ("timestamp", "timestamp")):
         delta = dt.timedelta.__sub__ if pair[0] == "duration" else operator.sub
-        return cel.DurationType(delta(left, right))
+        return times.length(delta(left, right))
     return _arithmetic(pair, operator.sub, left, right)
 
 
@@ -131,13 +152,9 @@ def _joined(meter: Meter, left: str, right: str) -> str:
 
 
 def _arithmetic(
-    pair: tuple[str, str],
-    operation: Callable[[Any, Any], Any],
-    left: Value,
-    right: Value,
-    also: str = "",
+    pair: tuple[str, str], operation: Callable[[Any, Any], Any], left: Value, right: Value
 ) -> Value:
-    if pair[0] != pair[1] or pair[0] not in NUMBERS | {also}:
+    if pair[0] != pair[1] or pair[0] not in NUMBERS:
         raise TypeError
     return type(left)(operation(left, right))
 
@@ -150,6 +167,21 @@ def _numeric(operation: Callable[[Any, Any], Any], *, whole: bool = False) -> Ca
         return _arithmetic(pair, operation, left, right)
 
     return applied
+
+
+def _divide(left: Value, right: Value) -> Any:
+    if kind(left) != "double" or right != 0.0:
+        return left / right
+    # cel-python says infinity whatever is divided.
+    if left == 0.0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _remainder(left: Value, right: Value) -> Any:
+    if kind(left) == "int" and right == -1:
+        return -left % 1  # of the least integer there is no quotient
+    return left % right
 
 
 def negate(_meter: Meter, value: Value) -> Value:
@@ -264,12 +296,10 @@ def to_string(meter: Meter, value: Value) -> Value:
 
 
 def _spell_double(number: float) -> str:
-    number = float(number)
+    """As the ledger spells it: `6000`, `0.1`, `1e+21`."""
     if not math.isfinite(number):
         raise ValueError
-    return (
-        str(int(number)) if number.is_integer() and abs(number) < TEXT_CHARS_MAX else repr(number)
-    )
+    return canonical.payload_bytes(float(number)).decode()
 
 
 def _unchanged(_meter: Meter, value: Value) -> Value:
@@ -288,8 +318,8 @@ _TABLE: Final[Mapping[str, Callable[..., Value]]] = {
     "_+_": add,
     "_-_": subtract,
     "_*_": _numeric(operator.mul),
-    "_/_": _numeric(lambda a, b: a / b),
-    "_%_": _numeric(operator.mod, whole=True),
+    "_/_": _numeric(_divide),
+    "_%_": _numeric(_remainder, whole=True),
     "-_": negate,
     "!_": invert,
     "_?_:_": choose,

@@ -1,7 +1,8 @@
 """What do moments and durations mean in a condition? One spelling each, read in one pass.
 
 cel-python reads `timestamp('now')` and dates without a zone, and its `duration()` can be hung by the text
-it is given. Those here take RFC 3339 with a zone, and sums of numbers with units.
+it is given. Those here take RFC 3339 with a zone, and sums of numbers with units. cel-python counts
+microseconds: a moment or a duration between two of them has no value here.
 """
 
 import datetime as dt
@@ -16,6 +17,7 @@ from governance.policy.celpy_values import Meter, Value, kind, text
 
 __all__ = [
     "PARTS",
+    "length",
     "seconds_since_epoch",
     "spell_duration",
     "spell_moment",
@@ -27,6 +29,7 @@ DURATION_CHARS_MAX: Final = 64
 _UTC: Final = dt.timezone.utc  # noqa: UP017 - cel-python compares with this very object
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=_UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
+_LENGTH_MICROS_MAX: Final = 2**63 // 1000
 
 
 _MOMENT: Final = re.compile(
@@ -54,11 +57,13 @@ def to_timestamp(_meter: Meter, value: Value) -> Value:
     if found is None:
         raise ValueError
     *parts, fraction, sign, hours, minutes = found.groups()
-    micros = int(((fraction or "") + "000000")[:6])
+    micros, rest = divmod(int((fraction or "").ljust(9, "0")), 1000)
+    if rest:
+        raise ValueError
     year, month, day, hour, minute, second = map(int, parts)
     moment = dt.datetime(year, month, day, hour, minute, second, micros, _UTC)
     if sign:
-        offset = dt.timedelta(hours=int(hours), minutes=int(minutes))
+        offset = _offset(hours, minutes)
         moment = moment - offset if sign == "+" else moment + offset
     return cel.TimestampType(moment)
 
@@ -75,11 +80,22 @@ def to_duration(_meter: Meter, value: Value) -> Value:
     while found := _LENGTH.match(spelled, position):
         micros += Fraction(found[1]) * _UNIT_MICROS[found[2]]
         position = found.end()
-    if position == start or position != len(spelled):
+    if position == start or position != len(spelled) or micros.denominator != 1:
         raise ValueError
-    return cel.DurationType(
-        dt.timedelta(microseconds=int(-micros if spelled[0] == "-" else micros))
-    )
+    return length(dt.timedelta(microseconds=int(-micros if spelled[0] == "-" else micros)))
+
+
+def length(delta: dt.timedelta) -> Value:
+    """Make a duration, which the standard keeps in 64 bits of nanoseconds. Raises ValueError."""
+    if abs(delta // _MICROSECOND) > _LENGTH_MICROS_MAX:
+        raise ValueError
+    return cel.DurationType(delta)
+
+
+def _offset(hours: str, minutes: str) -> dt.timedelta:
+    if int(hours) >= 24 or int(minutes) >= 60:  # noqa: PLR2004 - hours, minutes
+        raise ValueError
+    return dt.timedelta(hours=int(hours), minutes=int(minutes))
 
 
 _OFFSET: Final = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
@@ -108,7 +124,7 @@ def _in_zone(moment: dt.datetime, zone: Value) -> dt.datetime:
     found = _OFFSET.fullmatch(text(zone))
     if found is None:
         raise ValueError
-    offset = dt.timedelta(hours=int(found[2]), minutes=int(found[3]))
+    offset = _offset(found[2], found[3])
     return moment.astimezone(dt.timezone(offset if found[1] == "+" else -offset))
 
 

@@ -163,6 +163,8 @@ def _signed_remainder(left: int, right: int) -> int:
     """What division towards zero leaves: of the sign of `left`."""
     if right == 0:
         raise Failed(FailureKind.RANGE)
+    if right == -1:
+        in_int(-left)  # what leaves no quotient leaves no rest
     rest = abs(left) % abs(right)
     return -rest if left < 0 else rest
 

@@ -32,7 +32,10 @@ VALUES = [
     *([1, 2], [], ["a", 1, None], [[1], "a"], {"k": 1}, {}, {"k": {"z": "a"}}, {"1": 1}),
 ]
 TEXTS = ["'a'", "'ab'", "''", "'é'", "'b'"]
-NUMBERS = ["0", "1", "-3", "1.0", "2.5", "9007199254740993", "2u"]
+NUMBERS = [
+    *("0", "1", "-3", "1.0", "2.5", "9007199254740993", "2u"),
+    *("(0.0 / 0.0)", "-9223372036854775808", "1e300"),
+]
 COMPARISONS = ["==", "!=", "<", "<=", ">", ">="]
 
 Random = random.Random
@@ -66,6 +69,7 @@ def membership(r: Random) -> str:
         "[1, 2.0, 'a']",
         "['a', 'ab']",
         "{'a': 2}",
+        "{1: 2, 3: 'a'}",
         "'ab'",
     ]
     return f"{atom(r)} in {r.choice(lists)}"
@@ -112,6 +116,7 @@ def timed(r: Random) -> str:
         "now - duration('1h') < timestamp('2026-01-02T02:04:05.5Z')",
         f"duration('{r.choice('123')}s') < duration('{chosen(r, '2', '1.5', '-1')}s')",
         f"timestamp({atom(r)}) < now",
+        f"now + duration('{chosen(r, '1ns', '-1.5us', '2000ns', '9223372036s')}') > now",
     )
 
 
