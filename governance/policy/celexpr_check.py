@@ -1,10 +1,10 @@
 """Which calls in a condition can never come out? What the type checker of Google's C++ runtime adds.
 
-Our own checks (`conditions`) know names, comparisons, words and what a function is called on; this one
-knows every overload. It is stricter than a condition need be: to it an integer and a double never
-compare, and both sides of a `? :` have one type. So it is heard on calls and indices alone, where no error
-was found, and what it says is a warning: whether a set loads does not depend on a package that may be
-absent.
+Our own checks (`conditions`) know names, comparisons, words and what most functions take; this one knows
+every overload, and the types of more expressions. It is stricter than a condition need be: to it an
+integer and a double never compare, and both sides of a `? :` have one type. So it is heard on calls and
+indices alone, where no error was found, and what it says is a warning: whether a set loads does not
+depend on a package that may be absent.
 """
 
 import re
@@ -59,6 +59,7 @@ def _flaw(source: str, line: str, column: str, function: str, applied: str) -> F
     at = _offset(source, int(line), int(column))
     if function == "_[_]" and types[0] in ("list", "map"):
         message = f"`[ ]` of a {types[0]} takes no {types[1]}"
+        at += len(source[at + 1 :]) - len(source[at + 1 :].lstrip()) + 1  # past the bracket
     elif _FUNCTION.fullmatch(function):
         at = source.rfind(function, 0, at + 1)  # it points at the bracket
         message = f"`{function}` takes no such values: {', '.join(types)}"

@@ -28,6 +28,7 @@ from governance.policy.operations import (
     ORDER,
     RESULTS,
     call_flaws,
+    index_flaws,
     meet,
     result_of,
 )
@@ -156,12 +157,8 @@ class _Walk:
             case syn.Index(key=syn.Literal(value=str(name))) if owner.only(Kind.MAP):
                 return self._read(syntax, owner, name, around)
             case syn.Index(key=key):
-                self.type_of(key, around)
-                if owner.only(Kind.LIST):
-                    return owner.item()
-                if not owner.kinds & {Kind.LIST, Kind.MAP}:
-                    self.flaw(syntax, Code.TYPE, f"{named(syntax.owner, owner)} has no elements")
-                return ANY
+                self.flaws += index_flaws(syntax, owner, self.type_of(key, around))
+                return owner.item() if owner.only(Kind.LIST) else ANY
 
     def _read(self, syntax: syn.Field | syn.Index, owner: Type, name: str, around: _Around) -> Type:
         path = path_of(syntax)

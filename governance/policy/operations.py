@@ -21,9 +21,19 @@ from governance.policy.declarations import (
     kinds,
 )
 from governance.policy.flaws import Code, Flaw, Severity
-from governance.policy.phrases import listed, spell_kinds
+from governance.policy.phrases import listed, named, quoting, spell_kinds
+from governance.policy.presence import path_of
 
-__all__ = ["ARITHMETIC", "ORDER", "RECEIVERS", "RESULTS", "call_flaws", "meet", "result_of"]
+__all__ = [
+    "ARITHMETIC",
+    "ORDER",
+    "RECEIVERS",
+    "RESULTS",
+    "call_flaws",
+    "index_flaws",
+    "meet",
+    "result_of",
+]
 
 Pairs: TypeAlias = Mapping[tuple[Kind, Kind], Kind]
 
@@ -52,6 +62,7 @@ ORDER: Final = frozenset({"<", "<=", ">", ">="})
 _ORDERED: Final = (Kind.BOOL, Kind.TEXT, Kind.BYTES, Kind.TIMESTAMP, Kind.DURATION)
 
 _OF_TEXT: Final = frozenset({Kind.TEXT})
+_OF_INT: Final = frozenset({Kind.INT})
 _SIZED: Final = frozenset({Kind.TEXT, Kind.BYTES, Kind.LIST, Kind.MAP})
 _TIMES: Final = frozenset({Kind.TIMESTAMP, Kind.DURATION})
 
@@ -65,8 +76,26 @@ RECEIVERS: Final[Mapping[str, frozenset[Kind]]] = {
         ("getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear"),
         frozenset({Kind.TIMESTAMP}),
     ),
+    "join": frozenset({Kind.LIST}),
+    "int": NUMBERS | {Kind.TEXT, Kind.TIMESTAMP, Kind.BOOL},  # the C++ runtime takes a bool
+    **dict.fromkeys(("uint", "double"), NUMBERS | _OF_TEXT),
+    "bool": frozenset({Kind.BOOL, Kind.TEXT}),
+    "bytes": frozenset({Kind.BYTES, Kind.TEXT}),
+    "string": frozenset(Kind) - {Kind.LIST, Kind.MAP, Kind.NULL, Kind.TYPE},
+    "timestamp": frozenset({Kind.TIMESTAMP, Kind.TEXT, Kind.INT}),
+    "duration": frozenset({Kind.DURATION, Kind.TEXT}),
 }
 """Function or method -> the kinds of its first argument, or of what stands before the dot."""
+
+_ARGUMENTS: Final[Mapping[str, Sequence[frozenset[Kind]]]] = {
+    **dict.fromkeys(("contains", "startsWith", "endsWith", "matches", "join"), (_OF_TEXT,)),
+    **dict.fromkeys(("split", "indexOf", "lastIndexOf"), (_OF_TEXT, _OF_INT)),
+    "replace": (_OF_TEXT, _OF_TEXT, _OF_INT),
+    "charAt": (_OF_INT,),
+    "substring": (_OF_INT, _OF_INT),
+    **{name: (_OF_TEXT,) for name in RECEIVERS if name.startswith("get")},
+}
+"""Function or method -> the kinds of each argument after that."""
 
 _CONVERSIONS: Final = frozenset({"int", "uint", "double", "timestamp", "duration"})
 """What fails on most texts."""
@@ -115,12 +144,37 @@ def call_flaws(syntax: syn.Call, types: Sequence[Type]) -> Iterator[Flaw]:
     if takes is not None and not first.kinds & takes:
         message, hint = f"`{name}` takes no {spell_kinds(first)}", f"it takes {listed(takes)}"
         yield Flaw(at, Severity.ERROR, Code.TYPE, message, hint)
+    for argument, type_, kinds_ in zip(
+        syntax.arguments[1:], types[1:], _ARGUMENTS.get(name, ()), strict=False
+    ):
+        if not type_.kinds & kinds_:
+            message = f"`{name}` is given {named(argument, type_)}"
+            hint = quoting(argument, kinds(*kinds_)) or f"it takes {listed(kinds_)} there"
+            yield Flaw(at, Severity.ERROR, Code.TYPE, message, hint)
     if name == "matches":
         yield from _pattern_flaws(at, syntax.arguments[1])
     if name in _CONVERSIONS and Kind.TEXT in first.kinds and _reads_arguments(given):
         message = f"`{name}()` of a text from the arguments fails on most of what may stand there"
         hint = "let the tool's schema give it its type"
         yield Flaw(at, Severity.WARNING, Code.FROM_ARGUMENTS, message, hint)
+
+
+def index_flaws(syntax: syn.Index, owner: Type, key: Type) -> Iterator[Flaw]:
+    """What is wrong with `owner[key]`. The keys of what a decision reads are texts."""
+    whole, at = named(syntax.owner, owner), _start(syntax.key)
+    if not owner.kinds & {Kind.LIST, Kind.MAP}:
+        yield Flaw(syntax.position, Severity.ERROR, Code.TYPE, f"{whole} has no elements")
+    elif owner.only(Kind.LIST) and not key.kinds & NUMBERS:
+        message = f"{whole} has no element {named(syntax.key, key)}"
+        yield Flaw(at, Severity.ERROR, Code.TYPE, message, quoting(syntax.key, INT))
+    elif owner.only(Kind.MAP) and path_of(syntax.owner) and Kind.TEXT not in key.kinds:
+        message = f"{whole} has no key {named(syntax.key, key)}"
+        yield Flaw(at, Severity.ERROR, Code.TYPE, message, quoting(syntax.key, TEXT))
+
+
+def _start(syntax: Syntax) -> int:
+    """Where an expression begins; the position of a field is that of its name."""
+    return min([syntax.position, *map(_start, syn.parts(syntax))])
 
 
 _FLAGS: Final = re.compile(r"\(\?[a-zA-Z]+\)")

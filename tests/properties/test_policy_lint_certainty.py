@@ -55,6 +55,20 @@ def cases(draw: st.DrawFn) -> tuple[ToolShape, dict[str, object]]:
     return ToolShape(RiskProfile(), {**parameters, "additionalProperties": False}), args  # type: ignore[dict-item] # JSON
 
 
+CALLS = [
+    "({}).contains({})",
+    "'aEUR'.indexOf({}, {})",
+    "({}).substring({})",
+    "'a5'.replace({}, {})",
+    "({}).split({})",
+    "({}).join({})",
+    "({}).matches({})",
+    "now.getHours({})",
+    *("int({})", "double({})", "uint({})", "bool({})", "string({})", "bytes({})", "size({})"),
+    *("timestamp({})", "duration({})"),
+    "({})[{}]",
+]
+
 SIDES = st.sampled_from([*FIELDS, *FIELDS, *LITERALS])
 OPERATORS = st.sampled_from(["==", "!=", "<", ">=", "in"])
 
@@ -68,7 +82,7 @@ def looked_at(
     policies = read_policies({"p": text})
     (compiled,) = policies.rules
     assert compiled.when is not None
-    bound = policies.evaluator.bind({"args": args})  # type: ignore[dict-item] # JSON
+    bound = policies.evaluator.bind({"args": args, "now": 1})  # type: ignore[dict-item] # JSON
     outcome = compiled.when.evaluate(bound, CONDITION_STEPS_MAX).value
     said = {lint.severity for lint in check(policies, {"t": shape}) if lint.code != "redundant"}
     return said, outcome
@@ -94,3 +108,13 @@ def test_what_is_passed_has_a_value(
     if not said and "null" not in str(case[0].parameters):
         failure = isinstance(outcome, CelFailure) and outcome.kind.value
         assert failure in (False, "range")  # an index is not looked at
+
+
+@EXAMPLES
+@given(cases(), SIDES, st.sampled_from(CALLS), SIDES)
+def test_a_call_that_is_an_error_never_comes_out(
+    case: tuple[ToolShape, dict[str, object]], left: str, call: str, right: str
+) -> None:
+    said, outcome = looked_at(f"dyn({call.format(left, right)}) != null", *case)
+    if Severity.ERROR in said:
+        assert isinstance(outcome, CelFailure)
