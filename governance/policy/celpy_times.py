@@ -104,10 +104,10 @@ _OFFSET: Final = re.compile(r"([+-])(\d\d):(\d\d)", re.ASCII)
 def _part(
     of_moment: Callable[[dt.datetime], int], micros_per_unit: int = 0, modulus: int = 0
 ) -> Callable[..., Value]:
-    def part(_meter: Meter, value: Value, zone: Value = None) -> Value:
+    def part(_meter: Meter, value: Value, *zone: Value) -> Value:
         if kind(value) == "timestamp":
-            return cel.IntType(of_moment(_in_zone(value, zone)))
-        if kind(value) != "duration" or not micros_per_unit or zone is not None:
+            return cel.IntType(of_moment(_in_zone(value, *zone)))
+        if kind(value) != "duration" or not micros_per_unit or zone:
             raise TypeError
         micros = value // _MICROSECOND
         units = abs(micros) // micros_per_unit
@@ -117,9 +117,9 @@ def _part(
     return part
 
 
-def _in_zone(moment: dt.datetime, zone: Value) -> dt.datetime:
+def _in_zone(moment: dt.datetime, zone: Value = "UTC") -> dt.datetime:
     """Only UTC and fixed offsets: named zones change with the machine's tables, decisions may not."""
-    if zone is None or text(zone) == "UTC":
+    if text(zone) == "UTC":
         return moment.astimezone(_UTC)
     found = _OFFSET.fullmatch(text(zone))
     if found is None:

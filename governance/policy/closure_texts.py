@@ -101,16 +101,16 @@ def _index_of(frame: Frame, subject: Value, part: Value, start: Value = 0) -> Va
     return text(subject).find(text(part), _position(subject, start))
 
 
-def _last_index_of(frame: Frame, subject: Value, part: Value, last: Value = None) -> Value:
+def _last_index_of(frame: Frame, subject: Value, part: Value, *last: Value) -> Value:
     read(frame, text(subject))
-    if last is None:
+    if not last:
         return text(subject).rfind(text(part))
-    return text(subject).rfind(text(part), 0, _position(subject, last) + len(text(part)))
+    return text(subject).rfind(text(part), 0, _position(subject, *last) + len(text(part)))
 
 
-def _substring(frame: Frame, subject: Value, start: Value, end: Value = None) -> Value:
+def _substring(frame: Frame, subject: Value, start: Value, *end: Value) -> Value:
     first = _position(subject, start)
-    last = len(text(subject)) if end is None else _position(subject, end)
+    last = _position(subject, *end) if end else len(text(subject))
     if last < first:
         raise Failed(FailureKind.RANGE)
     within(frame, last - first)

@@ -110,7 +110,7 @@ def test_what_is_passed_has_a_value(
         assert failure in (False, "range")  # an index is not looked at
 
 
-@EXAMPLES
+@settings(EXAMPLES, max_examples=200)
 @given(cases(), SIDES, st.sampled_from(CALLS), SIDES)
 def test_a_call_that_is_an_error_never_comes_out(
     case: tuple[ToolShape, dict[str, object]], left: str, call: str, right: str

@@ -271,6 +271,8 @@ FAILS = {
     "duration('1s') * 2 == duration('2s')": "type",
     "args.text.matches(args.n)": "type",
     "args.n.matches('a')": "type",
+    "args.text.substring(0, null) == ''": "type",
+    "args.text.lastIndexOf('a', null) == 1": "type",
     "dyn(args.missing) == 1": "missing-key",
     "now.x == 1": "type",
     "has(args.n.x)": "type",
