@@ -225,7 +225,7 @@ policy: desk
 version: 1
 rules:
   - id: reads
-    when: now.getHours(2) == 1 && principal.roles.exists(r, r.startsWith(5))
+    when: (principal.roles + ['a'])[true] == 'a' && run.calls.exists(t, n, n.startsWith(t))
     effect: allow
 """
 
@@ -255,8 +255,8 @@ def test_a_second_type_checker_warns_where_it_is_installed_and_decides_nothing(
         for lint in installed.json["lints"]
     ]
     assert told == [
-        (6, 15, "warning", "`getHours` takes no such values: timestamp, int"),
-        (6, 63, "warning", "`startsWith` takes no such values: text, int"),
+        (6, 37, "warning", "`[ ]` of a list takes no bool"),
+        (6, 78, "warning", "`startsWith` takes no such values: int, text"),
     ]
 
 
@@ -268,7 +268,9 @@ def test_policies_are_read_for_the_engine_that_will_decide(cli, folder, monkeypa
         assert cli("policy", "test", folder).status == 0
     assert len(digests) == 3
     (folder / "desk.yaml").write_text(
-        UNTYPED.replace("now.getHours(2) == 1", "args.x.transformMap(k, v, v) == args.x")
+        UNTYPED.replace(
+            "(principal.roles + ['a'])[true] == 'a'", "args.x.transformMap(k, v, v) == args.x"
+        )
     )
     done = cli("policy", "check", folder)
     assert done.status == 2
