@@ -9,7 +9,16 @@ from agent.durable import DurableAgent
 from agent.loop import create_agent, create_async_agent
 from agent.messages import AIMessage, Message, SystemMessage, ToolMessage, UserMessage
 from agent.result import AgentResult, PendingApproval
-from agent.tools import CallContext, Injected, Tool, ToolError, ToolRegistry, ToolResult, tool
+from agent.tools import (
+    CallContext,
+    Injected,
+    Secret,
+    Tool,
+    ToolError,
+    ToolRegistry,
+    ToolResult,
+    tool,
+)
 
 __all__ = [
     "AIMessage",
@@ -23,6 +32,7 @@ __all__ = [
     "Message",
     "PendingApproval",
     "Reject",
+    "Secret",
     "SystemMessage",
     "Tool",
     "ToolError",

@@ -20,7 +20,7 @@ from agent.portal import run_sync
 from agent.result import AgentResult, PendingApproval, pending_of, result_of
 from agent.runtime import Driver, Failpoint, no_failpoint
 from agent.state import RunStarted, RunState
-from agent.tools import AnyTool, ToolRegistry
+from agent.tools import AnyTool, Secrets, ToolRegistry
 from governance.assemble import Governance
 from governance.ids import RunId, parse_run_id
 from governance.policy.model import Principal
@@ -31,13 +31,14 @@ LEASE_SLACK_S: Final = 0.05
 
 
 class DurableOptions(TypedDict, total=False):
-    """As for `create_agent`. `name` is how the ledger, the policies and the approvers know the agent."""
+    """As for `create_agent`, `secrets` too. `name` is how ledger, policies and approvers know the agent."""
 
     system_prompt: str | None
     max_iterations: int
     parallel_tools: bool
     name: str
     failpoint: Failpoint
+    secrets: Secrets | None
 
 
 class DurableAgent:
@@ -52,7 +53,8 @@ class DurableAgent:
         **options: Unpack[DurableOptions],
     ) -> None:
         name = options.get("name", "agent")
-        self._governed = ledger_log(governance, Desk(ToolRegistry(tools)), name)
+        registry = ToolRegistry(tools, secrets=options.get("secrets", {}))
+        self._governed = ledger_log(governance, Desk(registry), name)
         self._model = model
         self._system_prompt = options.get("system_prompt")
         self._limits = limits(

@@ -18,7 +18,7 @@ from agent.portal import run_sync
 from agent.result import AgentResult, result_of
 from agent.runtime import Driver
 from agent.state import Limits, RunStarted, RunState
-from agent.tools import AnyTool, ToolRegistry
+from agent.tools import AnyTool, Secrets, ToolRegistry
 from governance.assemble import Governance
 from governance.errors import InvalidInputError
 from governance.ids import RunId, SubjectId
@@ -37,7 +37,7 @@ class AgentOptions(TypedDict, total=False):
     `system_prompt`: the first message. `max_iterations` (10): model turns before it stops. `parallel_tools`
     (True): run the calls of one turn side by side. `governance`: policies and ledger. `approver`: a
     function, or an `Approver`, that is asked about calls which need a person. `name`: how the ledger and
-    the approvers know this agent. `principal`: on whose behalf it acts.
+    the approvers know this agent. `principal`: on whose behalf it acts. `secrets`: where tools get theirs.
     """
 
     system_prompt: str | None
@@ -47,6 +47,7 @@ class AgentOptions(TypedDict, total=False):
     approver: Ask | Approver | None
     name: str
     principal: Principal | None
+    secrets: Secrets | None
 
 
 Agent: TypeAlias = Callable[[Input], AgentResult]
@@ -90,7 +91,8 @@ class _PlainAgent:
         cls, model: Model, tools: Iterable[AnyTool | object], options: AgentOptions
     ) -> "_PlainAgent":
         governance = options.get("governance")
-        desk = Desk(ToolRegistry(tools), waits=False)
+        registry = ToolRegistry(tools, secrets=options.get("secrets", {}))
+        desk = Desk(registry, waits=False)
         governed = None
         if governance is not None:
             governed = ledger_log(governance, desk, options.get("name", "agent"))

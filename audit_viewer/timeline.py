@@ -1,7 +1,7 @@
 """What happened in a run, in which order, and on whose word? Pure: records in, lines out.
 
 A line is raw: its texts come from models, tools and people. Whoever draws it makes them visible first.
-What is not at hand (an erased payload, a withheld one) is said to be missing, never guessed.
+What was erased is said to be, with the entry that records it; of what else is not at hand nothing is guessed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from governance.canonical import payload_bytes
 from governance.errors import TamperedError
-from governance.ledger.entry import Kind, Record
+from governance.ledger.entry import ErasedError, Kind, Record
 
 __all__ = ["Line", "Sign", "span", "timeline"]
 
@@ -20,7 +20,6 @@ TEXT_CHARS_MAX: Final = 300
 DIGEST_CHARS: Final = 8
 
 _CUT: Final = "…"
-_GONE: Final = "(not at hand)"
 _MILLI: Final = 1_000
 _SECOND: Final = 1_000_000
 _MINUTE_S: Final = 60
@@ -60,6 +59,12 @@ class Line:
     label: str
     text: str = ""
     details: tuple[str, ...] = ()
+
+
+class _Absent(str):
+    """Our own words, where content should stand: never quoted as if somebody had said them."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +136,19 @@ def _run_started(record: Record, _view: _View) -> _Told:
     behalf = record.entry.on_behalf_of
     for_whom = f" for {behalf}" if behalf is not None else ""
     given = _content(record, "input")
-    messages = given.get("messages", []) if isinstance(given, dict) else []
-    said = [_quote(m.get("content", "")) for m in messages if m.get("role") == "user"]
     text = f"{body['agent']}{for_whom}, model {body['model']}"
+    if not isinstance(given, dict):
+        return _Told(Sign.RUN, "started", text, (given,))
+    messages = given.get("messages", [])
+    said = [_quote(m.get("content", "")) for m in messages if m.get("role") == "user"]
     return _Told(Sign.RUN, "started", text, tuple(said))
 
 
 def _input_received(record: Record, _view: _View) -> _Told:
     message = _content(record, "message")
-    text = message.get("content", "") if isinstance(message, dict) else _GONE
-    return _Told(Sign.NOTE, "received", _quote(str(text)))
+    if not isinstance(message, dict):
+        return _Told(Sign.NOTE, "received", str(message))
+    return _Told(Sign.NOTE, "received", _quote(str(message.get("content", ""))))
 
 
 def _model_requested(record: Record, _view: _View) -> _Told:
@@ -152,7 +160,9 @@ def _model_responded(record: Record, _view: _View) -> _Told:
     message = _content(record, "message")
     count = len(record.entry.body["calls"])
     calls = f"proposes {_count(count, 'call')}" if count else ""
-    said = message.get("content", "") if isinstance(message, dict) else _GONE
+    if not isinstance(message, dict):
+        return _Told(Sign.SAY, "answers", str(message), (calls,) if calls else ())
+    said = message.get("content", "")
     text = _quote(said) if said else calls
     return _Told(Sign.SAY, "answers", text, (calls,) if said and calls else ())
 
@@ -180,9 +190,9 @@ def _call_decided(record: Record, view: _View) -> _Told:
     details = [" · ".join(why)]
     details += [f"rule {rule} failed: {kind}" for rule, kind in body.get("errors", ())]
     if "message" in record.entry.payloads:
-        details.append(_quote(str(_content(record, "message"))))
+        details.append(_words(record, "message"))
     if "refusal" in record.entry.payloads:
-        details.append(_quote(str(_content(record, "refusal"))))
+        details.append(_words(record, "refusal"))
     if "first" in body:
         return _Told(
             sign, "checked", f"{view.call(body)}, {_AGAIN[body['effect']]}", tuple(details)
@@ -274,7 +284,7 @@ def _run_suspended(record: Record, _view: _View) -> _Told:
     body = record.entry.body
     waits = len(body["open"]) + len(body["unknown"])
     text = f"{body['because']}, waits for {waits}" if waits else str(body["because"])
-    error = (_quote(str(_content(record, "error"))),) if "error" in record.entry.payloads else ()
+    error = (_words(record, "error"),) if "error" in record.entry.payloads else ()
     return _Told(Sign.PAUSE, "suspended", text, error)
 
 
@@ -332,17 +342,25 @@ _TELL: Final[Mapping[Kind, Callable[[Record, _View], _Told]]] = {
 
 
 def _content(record: Record, name: str) -> Any:
-    """Read a payload, or say that it is not there or not what was recorded."""
+    """Read a payload, or say in words that it was erased, is not there, or is not what was recorded."""
     try:
         return record.content(name)
+    except ErasedError:
+        return _Absent(f"(erased, as entry {record.erased[name]} records)")
     except TamperedError:
-        return _GONE if name not in record.payloads else "(NOT what was recorded)"
+        gone = name not in record.payloads
+        return _Absent("(not at hand)" if gone else "(NOT what was recorded)")
+
+
+def _words(record: Record, name: str) -> str:
+    said = _content(record, name)
+    return said if isinstance(said, _Absent) else _quote(str(said))
 
 
 def _noted(record: Record) -> tuple[str, ...]:
     if "note" not in record.entry.payloads:
         return ()
-    return (_quote(str(_content(record, "note"))),)
+    return (_words(record, "note"),)
 
 
 def _result(record: Record) -> str:

@@ -135,7 +135,7 @@ def init(home: Home, origin: Origin) -> str:
 
     Raises ConflictError when any of them is there already: nothing is overwritten.
     """
-    for path in (home.key, home.ledger, home.checkpoint):
+    for path in (home.key, home.ledger, home.keyring, home.checkpoint):
         if path.exists():
             raise ConflictError(
                 f"`{path}` exists already", hint="choose another folder, or go on with this one"
@@ -151,6 +151,7 @@ def init(home: Home, origin: Origin) -> str:
         clock=now,
         salts=secrets.token_bytes,
         kept_checkpoint=home.checkpoint,
+        keyring=home.keyring,
     )
     store.close()
     return signer.verifier_key
@@ -258,6 +259,7 @@ class Governance:
             signer=signer,
             salts=secrets.token_bytes,
             kept_checkpoint=found.checkpoint,
+            keyring=found.keyring,
         )
         return cls(store, signer, rules, environment or Environment(environment_name()))
 

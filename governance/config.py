@@ -4,12 +4,15 @@
 |---|---|---|
 | `GOVERNANCE_HOME` | the folder of ledger, key and kept checkpoint | `.governance` |
 | `GOVERNANCE_CHECKPOINT` | where the last checkpoint is kept; best on another volume | in the home |
+| `GOVERNANCE_KEYRING` | where the keys of people's content are kept; best on another volume | in the home |
 | `GOVERNANCE_ENVIRONMENT` | what policies read as `env.name` | `default` |
 | `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, `celpy` or `celexpr` | `closure` |
 | `GOVERNANCE_POLICY_KEY` | the key that policies must be signed with, or a file that holds it | none |
+| `GOVERNANCE_SECRET_<NAME>` | the secret `<name>` of a tool, for agents given `environment_secret` | none |
 """
 
 import os
+import re
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -24,6 +27,7 @@ __all__ = [
     "Home",
     "engine_name",
     "environment_name",
+    "environment_secret",
     "policy_key",
     "read_beside",
     "read_policy_files",
@@ -39,21 +43,27 @@ SIGNATURE = "policies.sig"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder an installation lives in."""
+    """The folder an installation lives in. `keys` is set where the keyring lies elsewhere."""
 
     folder: Path
     checkpoint: Path
+    keys: Path | None = None
 
     @classmethod
     def find(cls, folder: Path | str | None = None) -> "Home":
         """Take `folder`, else what the environment names, else `.governance` here."""
         root = Path(folder or os.environ.get("GOVERNANCE_HOME") or ".governance")
         kept = os.environ.get("GOVERNANCE_CHECKPOINT")
-        return cls(root, Path(kept) if kept else root / "checkpoint")
+        keys = os.environ.get("GOVERNANCE_KEYRING")
+        return cls(root, Path(kept) if kept else root / "checkpoint", Path(keys) if keys else None)
 
     @property
     def ledger(self) -> Path:
         return self.folder / "ledger.db"
+
+    @property
+    def keyring(self) -> Path:
+        return self.keys or self.ledger.with_suffix(".keyring")
 
     @property
     def key(self) -> Path:
@@ -66,6 +76,11 @@ class Home:
 
 def environment_name() -> str:
     return os.environ.get("GOVERNANCE_ENVIRONMENT") or "default"
+
+
+def environment_secret(name: str) -> str:
+    """Read a tool's secret: `api_key` from `GOVERNANCE_SECRET_API_KEY`. Raises KeyError without it."""
+    return os.environ["GOVERNANCE_SECRET_" + re.sub(r"[^A-Z0-9]", "_", name.upper())]
 
 
 def engine_name() -> str:

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Kind, Record
+from governance.ledger.erasure import Belonging, Erasure
 from governance.ledger.merkle import Node
 
 __all__ = [
@@ -81,11 +82,13 @@ class RunHead:
     """The end of one run. `rseq` is the next position; `epoch` the seq by which its driver took it.
 
     `status` is `running`, `suspended`, `waiting`, `completed`, `failed` or `cancelled`; it indexes the
-    run's last `run.*` entry and decides nothing.
+    run's last `run.*` entry and decides nothing. `principal` is whom the run acts for, the agent where
+    that is nobody else.
     """
 
     run: RunId
     agent: SubjectId
+    principal: SubjectId
     rseq: int
     last: Digest
     epoch: int
@@ -139,6 +142,10 @@ class People(Protocol):
     def put(self, person: Person, token_digest: Digest | None = None) -> None:
         """Store a person; with a `token_digest`, replace the token too. Raises ConflictError when
         another subject has that name."""
+        ...
+
+    def drop(self, subject: SubjectId) -> bool:
+        """Forget a person, name and token; False when nobody is known by `subject`."""
         ...
 
 
@@ -221,6 +228,19 @@ class Transaction(Reader, Protocol):
         enclosing `Store.write` returns. `at` is clamped to the previous entry's time."""
         ...
 
+    def belongings(self, subject: SubjectId) -> Sequence[Belonging]:
+        """List the payloads at hand that belong to `subject` (`ledger.erasure`), in order."""
+        ...
+
+    def erase(self, erasure: Erasure, at: Micros) -> Sequence[Record]:
+        """Append the entries that name everything `belongings` lists, and remove it, content and salts.
+
+        Entries and removal are one commit. Where content is encrypted, the subject's keys are destroyed
+        before `Store.write` returns; a crash between leaves keys without content, and they are destroyed
+        at the next opening.
+        """
+        ...
+
 
 class Store(Protocol):
     @property
@@ -241,6 +261,13 @@ class Store(Protocol):
 
         Raises TamperedError when the database is shorter than, or not consistent with, the last
         checkpoint kept outside it; UnavailableError without a signer.
+        """
+        ...
+
+    def scrub(self) -> bool:
+        """Take out of the files what was deleted and still stands in a journal.
+
+        False when another process reads so that it cannot be done now; it may be asked again.
         """
         ...
 

@@ -9,6 +9,7 @@ from agent.tools.protocol import BaseTool, Tool
 from agent.tools.registry import AnyTool, DuplicateToolError, RegisteredTool, ToolRegistry
 from agent.tools.results import ToolError, ToolResult
 from agent.tools.schema import ToolSchema
+from agent.tools.secrets import Secret, Secrets
 
 __all__ = [
     "AnyTool",
@@ -20,6 +21,8 @@ __all__ = [
     "FunctionTool",
     "Injected",
     "RegisteredTool",
+    "Secret",
+    "Secrets",
     "Tool",
     "ToolArgumentsError",
     "ToolError",

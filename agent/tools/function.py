@@ -16,6 +16,7 @@ from agent.tools.injection import CallContext
 from agent.tools.options import ToolOptions, read_options
 from agent.tools.results import ToolResult, as_result
 from agent.tools.schema import ToolSchema
+from agent.tools.secrets import Secrets, Veil, ask
 from agent.tools.signature import Signature, read_signature
 from governance.errors import InvalidInputError
 from governance.policy.model import RiskProfile
@@ -74,7 +75,7 @@ class FunctionTool(Generic[P, R_co]):
     def bind(self, **values: object) -> "FunctionTool[P, R_co]":
         """Give injected parameters their values, in a new tool. Raises InvalidInputError."""
         for name in values:
-            if name not in self.signature.injected:
+            if name not in self.signature.injected and name not in self.signature.secrets:
                 raise InvalidInputError(
                     f"tool `{self.name}` has no injected parameter `{name}` to bind",
                     hint="annotate it `Injected[…]`; a CallContext comes from the runtime",
@@ -108,6 +109,11 @@ class FunctionTool(Generic[P, R_co]):
         Raises InvalidInputError when something is unbound, or the arguments do not fit (any more).
         """
         self.check_bound()
+        for name in self.signature.secrets.keys() - self.injected.keys():
+            raise InvalidInputError(
+                f"secret `{name}` of tool `{self.name}` is not given",
+                hint=f"give the agent `secrets=`, or the tool by hand `.bind({name}=…)`",
+            )
         values = self.signature.values(frozen)
         contexts = dict.fromkeys(self.signature.contexts, context)
         return functools.partial(
@@ -117,6 +123,17 @@ class FunctionTool(Generic[P, R_co]):
             **contexts,
             **self.injected,
         )
+
+    def keyed(self, secrets: Secrets | None) -> "FunctionTool[P, R_co]":
+        """Ask for the secrets that are not bound yet, in a new tool. Raises InvalidInputError."""
+        missing = self.signature.secrets.keys() - self.injected.keys()
+        asked = {name: ask(secrets, self.signature.secrets[name]) for name in sorted(missing)}
+        return replace(self, injected={**self.injected, **asked}) if asked else self
+
+    def veil(self) -> Veil:
+        """What hides this tool's secrets, once it has them."""
+        names = self.signature.secrets
+        return Veil({names[name]: str(self.injected[name]) for name in names})
 
     def check_bound(self) -> None:
         """Refuse a tool that still lacks its object or an injected value. Raises InvalidInputError."""

@@ -24,6 +24,7 @@ from agent.tools.objects import ObjectArguments, read_definition, read_execution
 from agent.tools.protocol import Tool
 from agent.tools.results import ToolResult, as_result, failure
 from agent.tools.schema import ToolSchema
+from agent.tools.secrets import Secrets, Veil
 from governance.canonical import thaw
 from governance.errors import ConflictError, InvalidInputError
 
@@ -40,13 +41,21 @@ class DuplicateToolError(ConflictError):
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call ready to run, and what hides the secrets it was given."""
+
+    call: Callable[[], object] = field(repr=False)
+    veil: Veil = field(default_factory=lambda: Veil({}), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredTool:
     """A tool, normalised. Whatever it was made from, it validates, renders and runs in one way."""
 
     definition: Definition
     schema: ToolSchema
     _freeze: Callable[[Arguments], bytes] = field(repr=False)
-    _prepare: Callable[[bytes, CallContext], Callable[[], object]] = field(repr=False)
+    _prepare: Callable[[bytes, CallContext], "Prepared"] = field(repr=False)
     _awaits: bool = field(repr=False)
 
     @property
@@ -72,15 +81,15 @@ class RegisteredTool:
         tool's thread is left to itself, so its effect may still come.
         """
         try:
-            call = self._prepare(frozen, context)
+            prepared = self._prepare(frozen, context)
         except InvalidInputError as exc:
             return ToolResult(exc.message, {"error": "arguments"}, is_error=True)
-        limit = self.definition.timeout
+        limit, veil = self.definition.timeout, prepared.veil
         try:
             with anyio.move_on_after(limit):
-                return as_result(await self._answer(call))
+                return veil.result(as_result(await self._answer(prepared.call)))
         except (Exception, SystemExit) as exc:  # noqa: BLE001  # a tool may raise anything; every call has a result
-            return failure(exc)
+            return veil.result(failure(exc, veil.text))
         text = f"tool failed: no answer within {limit:g} s; it may still take effect"
         return ToolResult(text, {"error": "timeout"}, is_error=True)
 
@@ -97,15 +106,18 @@ AnyTool: TypeAlias = FunctionTool[..., Any] | Tool | RegisteredTool | Callable[.
 class ToolRegistry:
     """Tools by name, in the order they were given.
 
-    Raises DuplicateToolError, and InvalidInputError for what is no tool or lacks something.
+    `secrets` is asked for the secrets of a tool each time it is called. Raises DuplicateToolError, and
+    InvalidInputError for what is no tool or lacks something.
     """
 
     _tools: Mapping[str, RegisteredTool]
 
-    def __init__(self, tools: Iterable[AnyTool | object] = ()) -> None:
+    def __init__(
+        self, tools: Iterable[AnyTool | object] = (), *, secrets: Secrets | None = None
+    ) -> None:
         named: dict[str, RegisteredTool] = {}
         for given in tools:
-            registered = _register(given)
+            registered = _register(given, secrets)
             if registered.name in named:
                 raise DuplicateToolError(
                     f"two tools are named `{registered.name}`",
@@ -140,24 +152,31 @@ class ToolRegistry:
         return name in self._tools
 
 
-def _register(given: object) -> RegisteredTool:
+def _register(given: object, secrets: Secrets | None) -> RegisteredTool:
     if isinstance(given, MethodType) and isinstance(given.__func__, FunctionTool):
         given = given.__func__.__get__(given.__self__)  # `@classmethod` put over `@tool`
     match given:
         case RegisteredTool():
             return given
         case FunctionTool():
-            return _of_function(given)
+            return _of_function(given, secrets)
         case _ if inspect.isfunction(given) or inspect.ismethod(given):
-            return _of_function(function_tool(given, {}, {}))
+            return _of_function(function_tool(given, {}, {}), secrets)
         case _:
             return _of_object(given)
 
 
-def _of_function(tool: FunctionTool[..., Any]) -> RegisteredTool:
+def _of_function(tool: FunctionTool[..., Any], secrets: Secrets | None) -> RegisteredTool:
     tool.check_bound()
+    if isinstance(secrets, Mapping):
+        tool.keyed(secrets)  # a secret that is missing is better found now than in mid run
+
+    def prepare(frozen: bytes, context: CallContext) -> Prepared:
+        keyed = tool.keyed(secrets)
+        return Prepared(keyed.prepare(frozen, context), keyed.veil())
+
     awaits = inspect.iscoroutinefunction(tool.function)
-    return RegisteredTool(tool.definition, tool.schema(), tool.validate, tool.prepare, awaits)
+    return RegisteredTool(tool.definition, tool.schema(), tool.validate, prepare, awaits)
 
 
 def _of_object(brought: object) -> RegisteredTool:
@@ -165,8 +184,8 @@ def _of_object(brought: object) -> RegisteredTool:
     reader = ObjectArguments.of(definition)
     execution = read_execution(brought, definition.name)
 
-    def prepare(frozen: bytes, _: CallContext) -> Callable[[], object]:
-        return functools.partial(execution.call, thaw(reader.freeze(frozen)))
+    def prepare(frozen: bytes, _: CallContext) -> Prepared:
+        return Prepared(functools.partial(execution.call, thaw(reader.freeze(frozen))))
 
     return RegisteredTool(definition, definition.schema(), reader.freeze, prepare, execution.awaits)
 

@@ -6,7 +6,7 @@ say (NaN, bytes, an arbitrary object) becomes an error that says so, never Pytho
 
 import dataclasses
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -74,11 +74,14 @@ def as_result(value: object) -> ToolResult:
     return value if isinstance(value, ToolResult) else ToolResult.ok(value)
 
 
-def failure(exc: BaseException) -> ToolResult:
-    """Tell the model that a tool raised, without what an arbitrary exception may quote."""
-    text = f"tool failed: {type(exc).__name__[:_CLASS_CHARS_MAX]}"
+def failure(exc: BaseException, veil: Callable[[str], str] = str) -> ToolResult:
+    """Tell the model that a tool raised, without what an arbitrary exception may quote.
+
+    `veil` hides what must not be told, before a cut could leave half of it.
+    """
+    text = f"tool failed: {veil(type(exc).__name__)[:_CLASS_CHARS_MAX]}"
     if isinstance(exc, ToolError):
-        said = str(exc).encode("utf-8", "replace").decode()
+        said = veil(str(exc).encode("utf-8", "replace").decode())
         text = f"{text}: {said[:ERROR_CHARS_MAX]}"
     return ToolResult(text, {"error": "exception"}, is_error=True)
 

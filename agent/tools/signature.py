@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError
 from agent.tools.arguments import Arguments, Intake, ToolArgumentsError, type_problems
 from agent.tools.injection import CallContext, injected_type
 from agent.tools.schema import SchemaObject, mapped
+from agent.tools.secrets import secret_name
 from governance.canonical import JSON, CanonicalError, freeze, payload_bytes, thaw
 from governance.errors import InvalidInputError
 
@@ -32,13 +33,14 @@ _REASON_CHARS_MAX: Final = 200
 @dataclass(frozen=True, slots=True)
 class Signature:
     """A function's parameters. `contexts` take the runtime's CallContext; `injected` maps every other
-    injected parameter to whether it must be bound."""
+    injected parameter to whether it must be bound; `secrets` maps secret ones to the secret's name."""
 
     receiver: bool
     parameters: Mapping[str, JSON]
     intake: Intake
     contexts: frozenset[str]
     injected: Mapping[str, bool]
+    secrets: Mapping[str, str]
     adapter: TypeAdapter[dict[str, Any]]
 
     def freeze(self, arguments: Arguments) -> bytes:
@@ -95,7 +97,11 @@ def read_signature(
         name: _resolve(function, parameter, namespace, _where(name, tool))
         for name, parameter in declared.items()
     }
-    inner = {name: injected_type(annotation) for name, annotation in resolved.items()}
+    secrets = _secrets(resolved, tool)
+    inner = {
+        name: str if name in secrets else injected_type(annotation)
+        for name, annotation in resolved.items()
+    }
     contexts = frozenset(
         name for name, kind in inner.items() if CallContext in (kind, *typing.get_args(kind))
     )
@@ -116,10 +122,18 @@ def read_signature(
         injected={
             name: declared[name].default is inspect.Parameter.empty
             for name, kind in inner.items()
-            if kind is not None and name not in contexts
+            if kind is not None and name not in contexts and name not in secrets
         },
+        secrets=secrets,
         adapter=whole,
     )
+
+
+def _secrets(resolved: Mapping[str, Any], tool: str) -> dict[str, str]:
+    names = {
+        name: secret_name(annotation, _where(name, tool)) for name, annotation in resolved.items()
+    }
+    return {name: said or name for name, said in names.items() if said is not None}
 
 
 def _where(name: str, tool: str) -> str:

@@ -18,6 +18,7 @@ import typer
 from governance.cli import (
     approvals,
     demo,
+    erasure,
     evidence,
     installation,
     policies,
@@ -63,7 +64,7 @@ def top(
     """Decide, approve, record and prove what agents do."""
 
 
-for _room in (installation, serving, runs, approvals, policies, evidence, receipts, demo):
+for _room in (installation, serving, runs, approvals, policies, evidence, receipts, erasure, demo):
     _room.add_to(app)
 
 

@@ -272,4 +272,5 @@ def _entry(record: "Record") -> dict[str, JSON]:
         "actor": entry.actor,
         "body": dict(entry.body),
         "payloads": {name: record.content(name) for name in record.payloads},
+        "erased": dict(record.erased),
     }

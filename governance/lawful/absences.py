@@ -1,9 +1,10 @@
 """Which payloads are not at hand? And is that excused: by an erasure, or by nothing.
 
-A payload that a *later* `payload.erased` entry names is lawfully gone: what needed it cannot be judged
-any more, and that is information. One that was withheld from a bundle leaves what needed it not judged.
-Any other absence is a failure. Until the end of the log nobody can tell an erasure from it, so absences
-are remembered, up to a bound; beyond it nothing is excused.
+Content of a run belongs to somebody: a payload of it that a *later* `payload.erased` entry names is
+lawfully gone, what needed it cannot be judged any more, and that is information. What stands outside runs,
+such as the text of the rules, belongs to nobody who could ask for its erasure. A payload that was withheld
+from a bundle leaves what needed it not judged. Any other absence is a failure. Until the end of the log
+nobody can tell which it is, so absences are remembered, up to a bound; beyond it nothing is excused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from governance.lawful.report import Collector, Fault
 from governance.ledger.entry import Entry, Kind, Record
+from governance.ledger.erasure import erasure_targets
 from governance.ledger.report import Status
 
 __all__ = ["Absences"]
@@ -51,12 +53,14 @@ class Absences:
     def lack(self, about: Entry, *needed: tuple[Record, str]) -> bool:
         """Tell whether any payload that judging `about` needs is absent, and remember that."""
         absent = [
-            (record.entry.seq, name) for record, name in needed if name not in record.payloads
+            (record.entry.seq, name, record.entry.run is not None)
+            for record, name in needed
+            if name not in record.payloads
         ]
-        for seq, name in absent:
+        for seq, name, of_run in absent:
             if self._is_withheld(seq, name):
                 continue  # `note` said so
-            if self._size < ABSENCES_MAX:
+            if of_run and self._size < ABSENCES_MAX:
                 self._size += 1
                 self._waiting.setdefault((seq, name), []).append(about)
             else:
@@ -65,12 +69,12 @@ class Absences:
 
     def excuse(self, seq: int, body: Mapping[str, Any]) -> None:
         """Take note of the `payload.erased` entry at `seq`."""
-        target, name = body.get("target"), body.get("name")
-        if type(target) is not int or type(name) is not str or target >= seq:
-            return
-        for about in self._waiting.pop((target, name), ()):
-            message = f"cannot be judged again: payload `{name[:80]}` of entry {target} was erased"
-            self._found.add(Fault.NOT_DERIVABLE, about, message, Status.OK)
+        for target, name in erasure_targets(seq, body):
+            for about in self._waiting.pop((target, name), ()):
+                message = (
+                    f"cannot be judged again: payload `{name[:80]}` of entry {target} was erased"
+                )
+                self._found.add(Fault.NOT_DERIVABLE, about, message, Status.OK)
 
     def finish(self) -> None:
         for (seq, name), waiting in self._waiting.items():

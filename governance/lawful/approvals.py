@@ -43,7 +43,7 @@ from governance.ids import (
     parse_request_id,
     parse_subject_id,
 )
-from governance.ledger.entry import Entry, Kind, Record
+from governance.ledger.entry import Entry, ErasedError, Kind, Record
 from governance.policy.model import Demands
 
 __all__ = [
@@ -142,7 +142,8 @@ def card_of(records: Sequence[Record], request: RequestId) -> Card:
     """Lay out what a person sees of `request`, from all records of its run.
 
     Only what was recorded before the request is shown, so that the card stays the same while it is
-    open. Raises TamperedError when records contradict each other or payloads are missing.
+    open. Raises TamperedError when records contradict each other or payloads are missing, ErasedError
+    when what it shows was erased.
     """
     try:
         asked = next(r.entry for r in records if _opens(r.entry, request))
@@ -150,6 +151,8 @@ def card_of(records: Sequence[Record], request: RequestId) -> Card:
         raise InvalidInputError(f"run holds no approval request `{request}`") from None
     try:
         return _card(records, asked)
+    except ErasedError:
+        raise  # nothing contradicts anything: what there was to see is gone
     except (AttributeError, *_CONTRADICTIONS) as exc:
         raise _tampered(asked, "does not fit the decision it names", exc) from exc
 
@@ -337,8 +340,14 @@ def _card_vote(record: Record) -> CardVote:
         verdict=Verdict(_text(entry.body, "verdict")),
         meaning=_text(entry.body, "meaning"),
         at=entry.ts,
-        note=record.content("note") if "note" in entry.payloads else None,
+        note=_note(record),
     )
+
+
+def _note(record: Record) -> str | None:
+    if "note" in record.erased:
+        return "(erased)"
+    return record.content("note") if "note" in record.entry.payloads else None
 
 
 def _user_texts(started: Record) -> tuple[str, ...]:

@@ -32,12 +32,14 @@ from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinish
 from governance.lawful.windows import Windows
 from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.entry import Entry, Kind, Record
+from governance.ledger.erasure import erasure_targets
 from governance.ledger.parts import OneRun, Part, Span
 from governance.ledger.report import Status
 
 __all__ = ["Fault", "LawfulFinding", "LawfulReport", "check"]
 
 PROGRESS_ENTRIES: Final = 1_000
+REASON_CHARS: Final = 200
 
 _OUTCOMES: Final = frozenset({Kind.CALL_FINISHED, Kind.CALL_FAILED, Kind.CALL_UNKNOWN})
 _ENDS: Final = frozenset({Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED})
@@ -129,11 +131,22 @@ class _Walk:
             case Kind.TOOL_REGISTERED | Kind.TOOL_CHANGED:
                 self._books.register(entry)
             case Kind.PAYLOAD_ERASED:
-                self._absences.excuse(entry.seq, entry.body)
+                self._take_erasure(record)
             case _:
                 pass
         if entry.run is not None:
             self._take_of_run(entry.run, record)
+
+    def _take_erasure(self, record: Record) -> None:
+        entry = record.entry
+        self._absences.excuse(entry.seq, entry.body)
+        went = sum(1 for _ in erasure_targets(entry.seq, entry.body))
+        reason = record.content("reason") if "reason" in record.payloads else "(no reason here)"
+        message = (
+            f"`{entry.actor}` erased {went} payload{'s' * (went != 1)} of"
+            f" `{str(entry.body['subject'])[:160]}`: {str(reason)[:REASON_CHARS]}"
+        )
+        self.found.add(Fault.CONTENT_ERASED, entry, message, Status.OK)
 
     def _take_of_run(self, run: RunId, record: Record) -> None:
         entry = record.entry

@@ -26,6 +26,7 @@ class Fault(StrEnum):
     PART_JUDGED = "part-judged"
     PAYLOAD_WITHHELD = "payload-withheld"
     NOT_DERIVABLE = "not-derivable"
+    CONTENT_ERASED = "content-erased"
     ENGINE_ABSENT = "engine-absent"
     POLICY_UNKNOWN = "policy-unknown"
     POLICY_DIFFERS = "policy-differs"
@@ -66,6 +67,7 @@ _NEXT_STEPS: Final[Mapping[Fault, str]] = {
     Fault.PART_JUDGED: "check the whole log, if you need to know what else was in force",
     Fault.PAYLOAD_WITHHELD: "ask for a bundle that holds the payload",
     Fault.NOT_DERIVABLE: "ask for the payload, or for the entry that records its erasure",
+    Fault.CONTENT_ERASED: "ask who asked for it, if that does not go without saying",
     Fault.ENGINE_ABSENT: "check with the engine that the finding names",
     Fault.POLICY_DIFFERS: "ask for the policy text that was in force",
     Fault.POLICY_UNSIGNED: "ask who put these policies in force",

@@ -31,7 +31,7 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 from governance.canonical import JSON, commitment, digest, entry_bytes, parse_entry, thaw
-from governance.errors import InvalidInputError, TamperedError
+from governance.errors import InvalidInputError, RefusedError, TamperedError
 from governance.ids import (
     Digest,
     Micros,
@@ -48,6 +48,7 @@ __all__ = [
     "RUN_START",
     "Draft",
     "Entry",
+    "ErasedError",
     "Kind",
     "Link",
     "Payload",
@@ -178,23 +179,39 @@ class Entry:
     on_behalf_of: SubjectId | None = None
 
 
+class ErasedError(RefusedError):
+    """Content that was asked for was erased, as an entry records."""
+
+    http_status = 410
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An entry together with the payloads at hand. A name that the entry commits to may be absent."""
+    """An entry together with the payloads at hand. A name that the entry commits to may be absent.
+
+    `erased` names those whose absence a later entry excuses, with its position.
+    """
 
     entry: Entry
     payloads: Mapping[str, Payload] = field(default_factory=dict[str, Payload])
+    erased: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def content(self, name: str) -> Any:
-        """Read payload `name` as a JSON value, a fresh copy each time. Raises TamperedError like `frozen`."""
+        """Read payload `name` as a JSON value, a fresh copy each time. Raises what `frozen` raises."""
         return thaw(self.frozen(name))
 
     def frozen(self, name: str) -> bytes:
         """Give the canonical bytes of payload `name`.
 
-        Raises TamperedError when it is absent or is not what the entry committed to.
+        Raises ErasedError when it was erased, TamperedError when it is absent for no recorded reason or
+        is not what the entry committed to.
         """
         entry, payload = self.entry, self.payloads.get(name)
+        if payload is None and name in self.erased:
+            raise ErasedError(
+                f"payload `{name}` of entry {entry.seq} was erased",
+                hint=f"entry {self.erased[name]} records by whom and why",
+            )
         if payload is None:
             raise TamperedError(
                 f"payload `{name}` of entry {entry.seq} is missing",

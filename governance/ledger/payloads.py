@@ -5,9 +5,9 @@ A payload line is canonical JSON, one line, in the order of (seq, name):
     {"content":"{\"amount\":5}","name":"args","salt":"<64 hex>","seq":9}
 
 `content` is the stored canonical JSON as text. An absent payload is a failure unless a *later*
-`payload.erased` entry names it: body `{"target": seq, "name": name, …}`. Until one comes, absences are
-remembered, up to a bound; a log with more is judged as if no excuse followed. One that the signed manifest
-lists as withheld is neither missing nor erased: it was kept back.
+`payload.erased` entry names it (`ledger.erasure`). Until one comes, absences are remembered, up to a
+bound; a log with more is judged as if no excuse followed. One that the signed manifest lists as withheld is
+neither missing nor erased: it was kept back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ from governance.canonical import PAYLOAD_BYTES_MAX, payload_bytes
 from governance.errors import InvalidInputError
 from governance.ids import parse_digest
 from governance.ledger.entry import Payload
+from governance.ledger.erasure import erasure_targets
 from governance.ledger.lines import Stream
 from governance.ledger.report import Findings, Flaw, Verdict, Where
 from governance.ledger.screen import is_plain_json
@@ -147,21 +148,22 @@ class Payloads:
             else:
                 self._miss(seq, name, _Absence(file, line))
 
-    def erase(self, seq: int, body: Mapping[str, Any], since: int) -> None:
-        """Take note of the `payload.erased` entry at `seq`: it excuses an earlier absence.
+    def erase(self, seq: int, by: str, body: Mapping[str, Any], since: int) -> None:
+        """Take note of the `payload.erased` entry at `seq`: it excuses earlier absences.
 
         What it says of entries before `since` is nobody's business here: they are not at hand.
         """
-        target, name = body.get("target"), body.get("name")
-        if type(target) is not int or type(name) is not str or not since <= target < seq:
-            return
-        absence = self._absent.pop((target, name), None)
-        if absence is None:
-            message = f"entry {seq} erases payload `{name[:80]}`, which was not absent"
-            self._say(Flaw.PAYLOAD_KEPT, Where(seq=target), message)
-        else:
-            message = f"payload `{name[:80]}` was erased, as entry {seq} records"
-            self._say(Flaw.PAYLOAD_ERASED, Where(absence.file, absence.line, seq=target), message)
+        for target, name in erasure_targets(seq, body):
+            if target < since:
+                continue
+            absence = self._absent.pop((target, name), None)
+            if absence is None:
+                message = f"entry {seq} erases payload `{name[:80]}`, which was not absent"
+                self._say(Flaw.PAYLOAD_KEPT, Where(seq=target), message)
+            else:
+                message = f"payload `{name[:80]}` was erased by `{by}`, as entry {seq} records"
+                where = Where(absence.file, absence.line, seq=target)
+                self._say(Flaw.PAYLOAD_ERASED, where, message)
 
     def finish(self) -> None:
         """Report what no entry claimed and what no erasure excused."""

@@ -136,7 +136,8 @@ class Walk:
         """Look at what lies beside an entry, and at what it says about others' payloads."""
         self._payloads.match(fields["seq"], fields["payloads"], file, line)
         if fields["type"] == _ERASED:
-            self._payloads.erase(fields["seq"], fields["body"], self.chain.first or 0)
+            since = self.chain.first or 0
+            self._payloads.erase(fields["seq"], fields["actor"], fields["body"], since)
 
     def _fill(self, part: Part, end: int) -> None:
         """Put hashes in the place of the entries up to `end`."""

@@ -20,6 +20,7 @@ _PUT_PERSON = """
         name = excluded.name, roles = excluded.roles, active = excluded.active,
         token_digest = coalesce(excluded.token_digest, token_digest)
 """
+_DROP_PERSON = "DELETE FROM person WHERE subject = ?"
 _LEASE = "SELECT run, holder, until FROM lease WHERE run = ?"
 _PUT_LEASE = """
     INSERT INTO lease (run, holder, until) VALUES (?, ?, ?)
@@ -62,6 +63,11 @@ class SqlitePeople:
             self._connection.execute(_PUT_PERSON, (*person_row(person), token_digest))
         except sqlite3.IntegrityError as exc:
             raise name_taken(person) from exc
+
+    def drop(self, subject: SubjectId) -> bool:
+        if not self._writable:
+            raise read_only()
+        return self._connection.execute(_DROP_PERSON, (subject,)).rowcount > 0
 
     def _find(self, sql: str, key: str | bytes) -> Person | None:
         row = self._connection.execute(sql, (key,)).fetchone()

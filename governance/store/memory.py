@@ -15,6 +15,13 @@ from typing import TypeVar
 from governance.errors import ConflictError, UnavailableError
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Kind, Record
+from governance.ledger.erasure import (
+    Belonging,
+    Erasure,
+    erasure_drafts,
+    erasure_targets,
+    owners_of,
+)
 from governance.ledger.merkle import Node, over_leaves
 from governance.ports import Clock, Head, Lease, Person, Reader, RunHead, Signer, Transaction
 from governance.store.checkpoints import CHECKPOINT_ENTRIES, Charter
@@ -144,6 +151,30 @@ class _MemoryTransaction(_MemoryReader):
         )
         return record
 
+    def belongings(self, subject: SubjectId) -> Sequence[Belonging]:
+        found: list[Belonging] = []
+        for record in self.moment.records:
+            entry = record.entry
+            run = None if entry.run is None else self.moment.runs[entry.run]
+            named = (None, None) if run is None else (run.principal, run.agent)
+            owners = owners_of(entry, *named)
+            if record.payloads and subject in owners:
+                found.append(Belonging(entry.seq, tuple(sorted(record.payloads)), entry.run))
+        return found
+
+    def erase(self, erasure: Erasure, at: Micros) -> Sequence[Record]:
+        found = self.belongings(erasure.subject)
+        records = [self.append(draft, at) for draft in erasure_drafts(erasure, found)]
+        kept = list(self.moment.records)
+        for record in records:
+            by = record.entry.seq
+            for seq, name in erasure_targets(by, record.entry.body):
+                old = kept[seq]
+                left = {key: payload for key, payload in old.payloads.items() if key != name}
+                kept[seq] = Record(old.entry, left, {**old.erased, name: by})
+        self.moment = replace(self.moment, records=tuple(kept))
+        return records
+
     def sign(self) -> tuple[int, str]:
         now = self.moment
         notes = dict(now.checkpoints)
@@ -210,6 +241,13 @@ class _MemoryPeople:
         people = {**now.people, person.subject: person}
         self._change(replace(now, people=people, tokens=tokens))
 
+    def drop(self, subject: SubjectId) -> bool:
+        now = self._owner.moment
+        people = {key: person for key, person in now.people.items() if key != subject}
+        tokens = {key: token for key, token in now.tokens.items() if key != subject}
+        self._change(replace(now, people=people, tokens=tokens))
+        return subject in now.people
+
 
 class _MemoryLeases:
     def __init__(self, owner: _MemoryReader, change: Callable[[_Moment], None]) -> None:
@@ -266,6 +304,9 @@ class MemoryStore:
 
     def checkpoint(self) -> tuple[int, str]:
         return self._run(_MemoryTransaction.sign)
+
+    def scrub(self) -> bool:
+        return True
 
     def close(self) -> None:
         with self._lock:

@@ -18,17 +18,18 @@ from governance.ledger.entry import Record
 from governance.ledger.merkle import Node
 from governance.ports import RunHead
 from governance.store.projection import Tip, start_of
-from governance.store.rows import LINK_BYTES, Row, entry_index, payload_rows, run_row
+from governance.store.rows import LINK_BYTES, Row, entry_index, run_row
 
 __all__ = ["Moves", "Request"]
 
 _ROWS_PER_STATEMENT: Final = (64, 16, 4, 1)
 
 _ENTRY: Final = "INSERT INTO entry (seq, prev, run, rseq, uid, request, raw) VALUES "
-_PAYLOAD: Final = "INSERT INTO payload (place, name, salt, content) VALUES "
+_PAYLOAD: Final = "INSERT INTO payload (place, name, key, content) VALUES "
+_KEY: Final = "INSERT OR IGNORE INTO subjectkey (no, doomed) VALUES (?, FALSE)"
 _RUN: Final = """
-    INSERT INTO run (no, run, agent, rseq, last, epoch, status, started, updated)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO run (no, run, agent, principal, rseq, last, epoch, status, started, updated)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (no) DO UPDATE SET
         rseq = excluded.rseq, last = excluded.last, epoch = excluded.epoch,
         status = excluded.status, updated = excluded.updated
@@ -67,10 +68,13 @@ class Request:
 
 @dataclass(slots=True)
 class Moves:
-    """What moved and is not written yet. A run stands with its number in the database."""
+    """What moved and is not written yet. A run stands with its number in the database; `payloads` are rows
+    as they will lie there, `keys` the numbers of those they lie under."""
 
     tip: Tip
     records: list[Record] = field(default_factory=list[Record])
+    payloads: list[Row] = field(default_factory=list[Row])
+    keys: set[int] = field(default_factory=set[int])
     runs: dict[RunId, tuple[int, RunHead]] = field(default_factory=dict[RunId, tuple[int, RunHead]])
     requests: dict[RequestId, Request] = field(default_factory=dict[RequestId, Request])
     latest: dict[str, int] = field(default_factory=dict[str, int])
@@ -80,6 +84,8 @@ class Moves:
         """Add what a later work has moved."""
         self.tip = later.tip
         self.records += later.records
+        self.payloads += later.payloads
+        self.keys |= later.keys
         self.runs |= later.runs
         self.requests |= later.requests
         self.latest |= later.latest
@@ -103,8 +109,8 @@ class Moves:
             connection.executemany(_RUN, rows)
         numbers = {run: number for run, (number, _) in self.runs.items()}
         _insert(connection, _ENTRY, [_entry_row(record, numbers) for record in self.records])
-        payloads = [row for record in self.records for row in payload_rows(record)]
-        _insert(connection, _PAYLOAD, payloads)
+        _insert(connection, _PAYLOAD, self.payloads)
+        connection.executemany(_KEY, [(no,) for no in self.keys])
         starts = _start_rows(self.records, numbers)
         if starts:  # after the entries: the tool of a start stands in that of its decision
             connection.executemany(_START, starts)

@@ -159,6 +159,7 @@ def advance(run: RunHead | None, entry: Entry) -> RunHead | None:
     return RunHead(
         run=entry.run,
         agent=run.agent if run else SubjectId(agent) if isinstance(agent, str) else entry.actor,
+        principal=run.principal if run else entry.on_behalf_of or entry.actor,
         rseq=entry.rseq + 1,
         last=entry.hash,
         epoch=entry.seq if run is None or entry.kind in _TAKES_THE_RUN else run.epoch,

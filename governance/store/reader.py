@@ -11,9 +11,12 @@ from governance.canonical import payload_bytes
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Kind, Payload, Record
+from governance.ledger.erasure import erasure_targets
 from governance.ledger.merkle import Edge
 from governance.ports import Head, RunHead
+from governance.store.content import to_payloads
 from governance.store.desk import SqliteLeases, SqlitePeople
+from governance.store.keyring import Keyring
 from governance.store.projection import PAYLOADS_MAX, Tip, is_about, latest_key
 from governance.store.rows import (
     Row,
@@ -22,7 +25,6 @@ from governance.store.rows import (
     missing,
     short_uid,
     to_entry,
-    to_payloads,
     to_run_head,
 )
 from governance.store.tree import SqliteTree
@@ -41,21 +43,22 @@ _OF_RUN = _ENTRIES + (  # noqa: S608 - constants only
 _ABOUT = _ENTRIES + (  # noqa: S608 - constants only
     "WHERE e.run = (SELECT no FROM run WHERE run = ?) AND (e.uid = ? OR e.request = ?) ORDER BY e.seq"
 )
-_PAYLOADS = "SELECT place, name, salt, content FROM payload WHERE place >= ? AND place < ?"
+_PAYLOADS = "SELECT place, name, key, content FROM payload WHERE place >= ? AND place < ?"
 _PAYLOADS_OF_RUN = """
-    SELECT p.place, p.name, p.salt, p.content
+    SELECT p.place, p.name, p.key, p.content
     FROM entry e JOIN payload p ON p.place >= e.seq * ? AND p.place < (e.seq + 1) * ?
     WHERE e.run = (SELECT no FROM run WHERE run = ?) AND e.rseq >= ?
 """
 _RUN_HEAD = """
-    SELECT run, agent, rseq, last, epoch, status, started, updated FROM run WHERE run = ?
+    SELECT run, agent, principal, rseq, last, epoch, status, started, updated
+    FROM run WHERE run = ?
 """
 _RUNS = """
-    SELECT run, agent, rseq, last, epoch, status, started, updated FROM run
+    SELECT run, agent, principal, rseq, last, epoch, status, started, updated FROM run
     ORDER BY no DESC LIMIT ?
 """
 _RUNS_IN = """
-    SELECT run, agent, rseq, last, epoch, status, started, updated FROM run
+    SELECT run, agent, principal, rseq, last, epoch, status, started, updated FROM run
     WHERE status IN (SELECT value FROM json_each(?)) ORDER BY no DESC LIMIT ?
 """
 _OPEN_REQUESTS = "SELECT run, request FROM request WHERE open ORDER BY seq"
@@ -80,6 +83,7 @@ _STARTS = """
 """
 """A few steps down the index for each tool that the principal ever used, and none for each call."""
 _LATEST = "SELECT max(seq) FROM latest WHERE key IN (SELECT value FROM json_each(?))"
+_ERASED = "SELECT place, by FROM erased WHERE place >= ? AND place < ?"
 _CHECKPOINTS = "SELECT size, note FROM checkpoint ORDER BY size"
 
 
@@ -106,9 +110,10 @@ def read_tip(connection: sqlite3.Connection, origin: Origin, known: Tip | None =
 class SqliteReader:
     """One moment, as the transaction open on `connection` sees it."""
 
-    def __init__(self, connection: sqlite3.Connection, tip: Tip) -> None:
+    def __init__(self, connection: sqlite3.Connection, tip: Tip, keyring: Keyring) -> None:
         self._connection = connection
         self._opened = tip
+        self._keyring = keyring
 
     @property
     def _tip(self) -> Tip:
@@ -209,14 +214,42 @@ class SqliteReader:
             return Record(entry)
         first = entry.seq * PAYLOADS_MAX
         payloads = self._settled().execute(_PAYLOADS, (first, first + PAYLOADS_MAX))
-        return Record(entry, to_payloads(payloads).get(entry.seq, {}))
+        return self._excused([Record(entry, self._content(payloads).get(entry.seq, {}))])[0]
 
     def _join(self, rows: Iterable[Row], payloads: Iterable[Row]) -> list[Record]:
         newest, origin = self._newest(), self._tip.origin
-        beside = to_payloads(payloads)
+        beside = self._content(payloads)
         none: dict[str, Payload] = {}
         entries = [to_entry(row, origin, newest) for row in rows]
-        return [Record(entry, beside.get(entry.seq, none)) for entry in entries]
+        return self._excused([Record(entry, beside.get(entry.seq, none)) for entry in entries])
+
+    def _content(self, payloads: Iterable[Row]) -> dict[int, dict[str, Payload]]:
+        return to_payloads(payloads, self._keyring)
+
+    def _excused(self, records: list[Record]) -> list[Record]:
+        """Tell of each payload that is not at hand whether an entry says that it was erased."""
+        said: dict[int, set[tuple[int, str]]] = {}
+        for index, record in enumerate(records):
+            entry = record.entry
+            if len(record.payloads) == len(entry.payloads):
+                continue
+            first = entry.seq * PAYLOADS_MAX
+            marks = self._settled().execute(_ERASED, (first, first + PAYLOADS_MAX)).fetchall()
+            names = sorted(entry.payloads)
+            erased = {names[place - first]: by for place, by in marks if place - first < len(names)}
+            for by in set(erased.values()) - said.keys():
+                said[by] = self._erased_by(by)
+            erased = {name: by for name, by in erased.items() if (entry.seq, name) in said[by]}
+            records[index] = Record(entry, record.payloads, erased)
+        return records
+
+    def _erased_by(self, seq: int) -> set[tuple[int, str]]:
+        """The mark is an index; what counts is the entry it names."""
+        row = self._one(_BY_SEQ, seq, seq + 1)
+        entry = to_entry(row, self._tip.origin, self._newest()) if row else None
+        if entry is None or entry.kind is not Kind.PAYLOAD_ERASED:
+            return set()
+        return set(erasure_targets(seq, entry.body))
 
 
 def _array(values: Collection[str]) -> str:

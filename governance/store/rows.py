@@ -2,18 +2,17 @@
 
 Each record read is re-hashed and compared with its index columns and with what its successor names as
 `prev`; sequences are checked for gaps and links. Every difference is a `TamperedError` that names the
-first bad `seq`. Payloads come as stored: `Record.content` compares them with their commitments.
+first bad `seq`. Of payloads see `content`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from governance.canonical import payload_bytes, thaw
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import Digest, Origin, RunId
-from governance.ledger.entry import Entry, Payload, Record, read_entry
+from governance.ledger.entry import Entry, read_entry
 from governance.ports import Person, RunHead
-from governance.store.projection import PAYLOADS_MAX
 
 __all__ = [
     "LINK_BYTES",
@@ -22,12 +21,10 @@ __all__ = [
     "check_sequence",
     "entry_index",
     "missing",
-    "payload_rows",
     "person_row",
     "run_row",
     "short_uid",
     "to_entry",
-    "to_payloads",
     "to_person",
     "to_run_head",
 ]
@@ -126,31 +123,16 @@ def check_run(entries: Sequence[Entry], start: int, head: RunHead) -> None:
         )
 
 
-def to_payloads(rows: Iterable[Row]) -> dict[int, dict[str, Payload]]:
-    """Read payloads (place, name, salt, content), by the seq of their entry and by name."""
-    found: dict[int, dict[str, Payload]] = {}
-    for where, name, salt, content in rows:
-        found.setdefault(where // PAYLOADS_MAX, {})[name] = Payload(name, salt, content)
-    return found
-
-
-def payload_rows(record: Record) -> list[Row]:
-    first = record.entry.seq * PAYLOADS_MAX
-    return [
-        (first + rank, name, record.payloads[name].salt, record.payloads[name].content)
-        for rank, name in enumerate(sorted(record.payloads))
-    ]
-
-
 def to_run_head(row: Row) -> RunHead:
-    run, agent, rseq, last, epoch, status, started, updated = row
-    return RunHead(run, agent, rseq, last, epoch, status, started, updated)
+    run, agent, principal, rseq, last, epoch, status, started, updated = row
+    return RunHead(run, agent, principal, rseq, last, epoch, status, started, updated)
 
 
 def run_row(head: RunHead) -> Row:
     return (
         head.run,
         head.agent,
+        head.principal,
         head.rseq,
         head.last,
         head.epoch,

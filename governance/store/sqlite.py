@@ -5,55 +5,54 @@ database that does not continue the checkpoint kept outside it. Several processe
 """
 
 import collections
-import os
+import contextlib
 import sqlite3
-import stat
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, TypeVar
 
-from governance.errors import (
-    ConflictError,
-    InvalidInputError,
-    RefusedError,
-    TamperedError,
-    UnavailableError,
-)
+from governance.errors import InvalidInputError, RefusedError, TamperedError, UnavailableError
 from governance.ids import Origin
 from governance.ports import Clock, Reader, Signer, Transaction
-from governance.store.checkpoints import Charter, KeptCheckpoint, sync_directory
+from governance.store.checkpoints import Charter, KeptCheckpoint
 from governance.store.connection import BUSY_TIMEOUT_S, connect, translate
+from governance.store.files import check_file, new_file
+from governance.store.keyring import Keyring
 from governance.store.moves import Moves
 from governance.store.projection import log_created, start
 from governance.store.reader import SqliteReader, read_tip
-from governance.store.transaction import Commit, SqliteTransaction
+from governance.store.transaction import Commit, SqliteTransaction, destroy_doomed
 from governance.store.writer import Writer
 
 __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
+SCRUB_TIMEOUT_S: Final = 2.0
 READERS_MAX: Final = 16
 """Idle connections kept for the next readers."""
-
-_FILE_MODE: Final = 0o600
-_OTHERS: Final = 0o077
 
 
 class SqliteStore:
     """The log in one file. Made by `open` or `create`, never directly."""
 
     def __init__(
-        self, path: Path, charter: Charter, connection: sqlite3.Connection, busy_timeout_s: float
+        self,
+        path: Path,
+        charter: Charter,
+        keyring: Keyring,
+        connection: sqlite3.Connection,
+        busy_timeout_s: float,
     ) -> None:
         self._path = path
         self._charter = charter
+        self._keyring = keyring
         self._busy_timeout_s = busy_timeout_s
         self._idle: collections.deque[sqlite3.Connection] = collections.deque()
         self._closed = False
-        self._writer = Writer(connection, charter)
+        self._writer = Writer(connection, charter, keyring)
 
     @classmethod
     def create(  # noqa: PLR0913 - what `assemble` joins, each by name
@@ -65,20 +64,26 @@ class SqliteStore:
         clock: Clock,
         salts: Callable[[int], bytes],
         kept_checkpoint: Path | None = None,
+        keyring: Path | None = None,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> "SqliteStore":
-        """Begin a log in a new file, whose first entry names its keys.
+        """Begin a log in a new file, whose first entry names its keys, and its keyring in another.
 
-        Raises ConflictError when the file exists.
+        Without `keyring` that lies beside the file. Raises ConflictError when either exists.
         """
         charter = _charter(origin, signer, salts, kept_checkpoint)
-        _new_file(path)
+        keys = keyring or _beside(path)
+        new_file(path)
+        made = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
         try:
-            _lay_down(path, charter, clock)
-            store = cls._open(path, charter, busy_timeout_s)
+            ring = Keyring.create(keys, origin, salts)
+            made.append(keys)
+            _lay_down(path, charter, ring, clock)
+            ring.close()
+            store = cls._open(path, charter, keys, busy_timeout_s)
         except BaseException:
-            for suffix in ("", "-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            for file in made:
+                file.unlink(missing_ok=True)
             raise
         if signer is not None:
             store.checkpoint()
@@ -93,30 +98,39 @@ class SqliteStore:
         signer: Signer | None,
         salts: Callable[[int], bytes],
         kept_checkpoint: Path | None = None,
+        keyring: Path | None = None,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> "SqliteStore":
-        """Go on with the log in `path`.
+        """Go on with the log in `path`, and complete an erasure that a crash cut short.
 
-        Raises InvalidInputError when it is absent, another log or no log, RefusedError when others can
-        read it, TamperedError when it does not continue the kept checkpoint, UnavailableError when the
-        database cannot be used.
+        Raises InvalidInputError when it or its keyring is absent or another log's, RefusedError when
+        others can read them, TamperedError when it does not continue the kept checkpoint or is newer than
+        its keyring, UnavailableError when the database cannot be used.
         """
-        return cls._open(path, _charter(origin, signer, salts, kept_checkpoint), busy_timeout_s)
+        charter = _charter(origin, signer, salts, kept_checkpoint)
+        return cls._open(path, charter, keyring or _beside(path), busy_timeout_s)
 
     @classmethod
-    def _open(cls, path: Path, charter: Charter, busy_timeout_s: float) -> "SqliteStore":
-        _check_file(path)
-        connection: sqlite3.Connection | None = None
-        try:
-            connection = connect(path, busy_timeout_s=busy_timeout_s)
-            _check_content(path, connection, charter)
-            return cls(path, charter, connection, busy_timeout_s)
-        except BaseException as exc:
-            if connection is not None:
-                connection.close()
-            if isinstance(exc, sqlite3.Error):
+    def _open(
+        cls, path: Path, charter: Charter, keys: Path, busy_timeout_s: float
+    ) -> "SqliteStore":
+        check_file(path, "log", "run `governance init`")
+        with contextlib.ExitStack() as opened:
+            try:
+                connection = connect(path, busy_timeout_s=busy_timeout_s)
+                opened.callback(connection.close)
+                _check_identity(path, connection, charter)
+                keyring = Keyring.open(keys, charter.origin, charter.salts)
+                opened.callback(keyring.close)
+                _check_evidence(connection, charter, keyring)
+                unfinished = _complete_erasure(connection, keyring)
+                store = cls(path, charter, keyring, connection, busy_timeout_s)
+            except sqlite3.Error as exc:
                 raise translate(exc, f"opening `{path}`") from exc
-            raise
+            opened.pop_all()  # the store closes them from here on
+        if unfinished:
+            store.scrub()
+        return store
 
     @property
     def origin(self) -> Origin:
@@ -133,7 +147,7 @@ class SqliteStore:
             connection = self._borrow()
             try:
                 connection.execute("BEGIN")
-                return work(SqliteReader(connection, read_tip(connection, self.origin)))
+                return work(_reader(connection, self.origin, self._keyring))
             finally:
                 self._give_back(connection)
         except sqlite3.Error as exc:
@@ -141,6 +155,19 @@ class SqliteStore:
 
     def checkpoint(self) -> tuple[int, str]:
         return self._writer.write(SqliteTransaction.sign)
+
+    def scrub(self) -> bool:
+        # A checkpoint writes what was deleted over the old pages, and cuts the write-ahead log that holds
+        # them still. It waits for readers, and others wait for it meanwhile: not long.
+        try:
+            connection = connect(self._path, busy_timeout_s=SCRUB_TIMEOUT_S)
+            try:
+                (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error as exc:
+            raise translate(exc, "scrubbing") from exc
+        return not busy
 
     def close(self) -> None:
         # Readers first: the last connection folds the write-ahead log back, and it must be able to write.
@@ -172,23 +199,7 @@ def _charter(
     return Charter(origin, salts, signer, KeptCheckpoint(kept) if kept is not None else None)
 
 
-def _new_file(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE)
-    except FileExistsError as exc:
-        raise ConflictError(
-            f"`{path}` exists already", hint="use it, or choose another place"
-        ) from exc
-    except OSError as exc:
-        raise UnavailableError(f"`{path}` cannot be made: `{exc.strerror}`") from exc
-    try:
-        os.fchmod(descriptor, _FILE_MODE)  # whatever the umask took away
-    finally:
-        os.close(descriptor)
-    sync_directory(path.parent)
-
-
-def _lay_down(path: Path, charter: Charter, clock: Clock) -> None:
+def _lay_down(path: Path, charter: Charter, keyring: Keyring, clock: Clock) -> None:
     """Write the schema and entry 0 in one transaction: a crash leaves an empty file or a whole log."""
     from sqlalchemy import create_mock_engine
     from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
@@ -214,7 +225,7 @@ def _lay_down(path: Path, charter: Charter, clock: Clock) -> None:
             "INSERT INTO head (only, size, last, edge, ts) VALUES (0, ?, ?, ?, ?)",
             (tip.size, tip.last, tip.edge.to_bytes(), tip.ts),
         )
-        commit = Commit(connection, charter, Moves(tip), {}, alone=True)
+        commit = Commit(connection, charter, keyring, Moves(tip), {}, alone=True)
         transaction = SqliteTransaction(commit)
         transaction.append(log_created(charter.signer), clock())
         transaction.keep()
@@ -226,23 +237,7 @@ def _lay_down(path: Path, charter: Charter, clock: Clock) -> None:
         connection.close()
 
 
-def _check_file(path: Path) -> None:
-    try:
-        status = path.stat()
-    except FileNotFoundError as exc:
-        raise InvalidInputError(f"no log at `{path}`", hint="run `governance init`") from exc
-    except OSError as exc:
-        raise UnavailableError(f"`{path}` cannot be looked at: `{exc.strerror}`") from exc
-    if not stat.S_ISREG(status.st_mode):
-        raise InvalidInputError(f"`{path}` is not a file", hint="name the database itself")
-    if status.st_mode & _OTHERS:
-        raise RefusedError(
-            f"database `{path}` is open to others: mode `{stat.S_IMODE(status.st_mode):04o}`",
-            hint=f"run `chmod 600 {path}` and ask who has read or changed it",
-        )
-
-
-def _check_content(path: Path, connection: sqlite3.Connection, charter: Charter) -> None:
+def _check_identity(path: Path, connection: sqlite3.Connection, charter: Charter) -> None:
     try:
         row = connection.execute("SELECT origin, schema_version FROM meta").fetchone()
     except sqlite3.OperationalError as exc:
@@ -261,15 +256,41 @@ def _check_content(path: Path, connection: sqlite3.Connection, charter: Charter)
         raise InvalidInputError(
             f"log at `{path}` is `{origin}`, not `{charter.origin}`", hint="name the log it is"
         )
+
+
+def _check_evidence(connection: sqlite3.Connection, charter: Charter, keyring: Keyring) -> None:
+    (newest,) = connection.execute("SELECT coalesce(max(no), 0) FROM subjectkey").fetchone()
+    if newest > keyring.last:
+        raise TamperedError(
+            f"content lies under key `{newest}`, and the keyring ends at `{keyring.last}`",
+            hint="an older keyring cannot read what was written since: bring back the newest",
+        )
     if charter.signer is not None:
-        _check_key(connection, charter, charter.signer)
+        _check_key(_reader(connection, charter.origin, keyring), charter, charter.signer)
     if charter.kept is not None:
-        _check_kept(connection, charter, charter.kept)
+        _check_kept(connection, charter, keyring, charter.kept)
 
 
-def _check_key(connection: sqlite3.Connection, charter: Charter, signer: Signer) -> None:
+def _reader(connection: sqlite3.Connection, origin: Origin, keyring: Keyring) -> SqliteReader:
+    return SqliteReader(connection, read_tip(connection, origin), keyring)
+
+
+def _complete_erasure(connection: sqlite3.Connection, keyring: Keyring) -> bool:
+    """Do what a crash after the entry of an erasure left undone. True when there was something."""
+    if not connection.execute("SELECT 1 FROM subjectkey WHERE doomed LIMIT 1").fetchone():
+        return False
+    connection.execute("BEGIN IMMEDIATE")
+    done = destroy_doomed(connection, keyring)
+    connection.execute("COMMIT")
+    return done
+
+
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".keyring")
+
+
+def _check_key(reader: SqliteReader, charter: Charter, signer: Signer) -> None:
     """Refuse to sign a log with a key that it does not name as its own."""
-    reader = SqliteReader(connection, read_tip(connection, charter.origin))
     keys = [key for first in reader.records(limit=1) for key in first.entry.body.get("keys", ())]
     if signer.verifier_key not in keys:
         raise RefusedError(
@@ -278,9 +299,11 @@ def _check_key(connection: sqlite3.Connection, charter: Charter, signer: Signer)
         )
 
 
-def _check_kept(connection: sqlite3.Connection, charter: Charter, kept: KeptCheckpoint) -> None:
+def _check_kept(
+    connection: sqlite3.Connection, charter: Charter, keyring: Keyring, kept: KeptCheckpoint
+) -> None:
     note = kept.read()
-    reader = SqliteReader(connection, read_tip(connection, charter.origin))
+    reader = _reader(connection, charter.origin, keyring)
     if note is None and reader.checkpoints():
         raise TamperedError(
             f"kept checkpoint `{kept.path}` is gone, and the log has signed",

@@ -2,6 +2,8 @@
 
     entry       one row per ledger entry: the exact bytes, and an index over them
     payload     content under a commitment; a row goes when the content is erased
+    erased      which payloads went, and the entry that says so
+    subjectkey  the numbers of the keys that content is encrypted under; the keys are not here
     head        one row: where the next entry attaches, and the right edge of the Merkle tree
     node        roots of whole tiles of the tree, for proofs
     run         the head of every run; request, latest: other ways to find an entry
@@ -15,7 +17,9 @@ Small on purpose, since every byte here is paid per step of a run:
   half of it is enough to find a difference or a fork;
 - a run's id is stored once, entries hold its number; a call uid is stored without the run it starts with;
 - a payload's place is its entry's seq times `PAYLOADS_MAX` plus its rank among the entry's payload
-  names, so that the primary key needs no second tree and new rows always go to the right end.
+  names, so that the primary key needs no second tree and new rows always go to the right end;
+- its content is one value with its salt before it. Under a key it is encrypted whole, salt included
+  (`keyring`), so that neither can be read, or guessed from the commitment, without the key.
 
 Rows never leave this room: a table class does not validate what is put into it.
 """
@@ -60,8 +64,22 @@ class EntryRow(_Table, table=True):
 class PayloadRow(_Table, table=True):
     place: int = Field(primary_key=True)
     name: str
-    salt: bytes
+    key: int | None
     content: bytes
+
+
+class ErasedRow(_Table, table=True):
+    """Tells a reader where to look; what excuses an absence is the entry `by` which it then reads."""
+
+    place: int = Field(primary_key=True)
+    by: int
+
+
+class SubjectKeyRow(_Table, table=True):
+    """A `doomed` key has no content any more, and is destroyed by whoever opens or writes next."""
+
+    no: int = Field(primary_key=True)
+    doomed: bool
 
 
 class HeadRow(_Table, table=True):
@@ -86,6 +104,7 @@ class RunRow(_Table, table=True):
     no: int = Field(primary_key=True)
     run: str = Field(unique=True)
     agent: str
+    principal: str
     rseq: int
     last: bytes
     epoch: int

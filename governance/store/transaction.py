@@ -5,28 +5,62 @@ are gathered as its own `Moves`: they join those of the commit when it returns, 
 it raises. Only a work that reads after it has appended, or writes beside the log, needs a savepoint.
 """
 
+import itertools
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from governance.canonical import payload_bytes
 from governance.errors import ConflictError
-from governance.ids import Micros, RequestId, RunId
+from governance.ids import Micros, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Entry, Record
+from governance.ledger.erasure import (
+    Belonging,
+    Erasure,
+    erasure_drafts,
+    erasure_targets,
+    owners_of,
+)
 from governance.ledger.merkle import completed_by
 from governance.ports import RunHead
 from governance.store.checkpoints import Charter
+from governance.store.content import payload_rows
 from governance.store.desk import SqliteLeases, SqlitePeople
+from governance.store.keyring import Keyring
 from governance.store.moves import Moves, Request
-from governance.store.projection import Tip, advance, extend, latest_keys, place, request_of
+from governance.store.projection import (
+    PAYLOADS_MAX,
+    Tip,
+    advance,
+    extend,
+    latest_keys,
+    place,
+    request_of,
+)
 from governance.store.reader import SqliteReader
 from governance.store.rows import to_run_head
 
-__all__ = ["Commit", "SqliteTransaction"]
+__all__ = ["Commit", "SqliteTransaction", "destroy_doomed"]
 
 _RUN = """
-    SELECT run, agent, rseq, last, epoch, status, started, updated, no FROM run WHERE run = ?
+    SELECT run, agent, principal, rseq, last, epoch, status, started, updated, no
+    FROM run WHERE run = ?
 """
 _LAST_RUN = "SELECT coalesce(max(no), 0) FROM run"
 _REQUEST = "SELECT run, seq, open FROM request WHERE request = ?"
+_BELONGINGS = """
+    SELECT p.place, p.name, r.run
+    FROM payload p JOIN entry e ON e.seq = p.place / ? LEFT JOIN run r ON r.no = e.run
+    WHERE p.key IN (SELECT value FROM json_each(?)) ORDER BY p.place
+"""
+_MARK_ERASED = """
+    INSERT INTO erased (place, by)
+    SELECT place, ? FROM payload WHERE place >= ? AND place < ? AND name = ?
+"""
+_ERASE = "DELETE FROM payload WHERE place >= ? AND place < ? AND name = ?"
+_DOOM = "UPDATE subjectkey SET doomed = TRUE WHERE no = ?"
+_DOOMED = "SELECT no FROM subjectkey WHERE doomed"
+_STRIKE = "DELETE FROM subjectkey WHERE doomed"
 _ADD_CHECKPOINT = "INSERT INTO checkpoint (size, note) VALUES (?, ?)"
 
 
@@ -39,11 +73,14 @@ class Commit:
 
     connection: sqlite3.Connection
     charter: Charter
+    keyring: Keyring
     moves: Moves
     seen: dict[RunId, tuple[int, RunHead]]
     alone: bool = False
     signed: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Checkpoints to be kept outside once they are durable."""
+    dooms: bool = False
+    """Keys are to be destroyed once it is durable that nothing lies under them any more."""
 
     def write(self) -> None:
         """Bring the database up to the last work that returned."""
@@ -52,15 +89,28 @@ class Commit:
             self.moves = Moves(self.moves.tip)
 
 
+def destroy_doomed(connection: sqlite3.Connection, keyring: Keyring) -> bool:
+    """Destroy the keys that an erasure left without content, within the write transaction that is open.
+
+    True when there were any. A crash in the middle leaves them doomed, and this is done again.
+    """
+    doomed = [no for (no,) in connection.execute(_DOOMED)]
+    if doomed:
+        keyring.destroy(doomed)
+        connection.execute(_STRIKE)
+    return bool(doomed)
+
+
 class SqliteTransaction(SqliteReader):
     """What one work reads and appends, after the works before it in the same commit."""
 
     def __init__(self, commit: Commit) -> None:
-        super().__init__(commit.connection, commit.moves.tip)
+        super().__init__(commit.connection, commit.moves.tip, commit.keyring)
         self._commit = commit
         self._moves = Moves(commit.moves.tip)
         self._protected = False
         self._signed: tuple[int, str] | None = None
+        self._dooms = False
 
     @property
     def _tip(self) -> Tip:
@@ -91,11 +141,40 @@ class SqliteTransaction(SqliteReader):
         if head is not None:
             moves.runs[head.run] = (run[0] if run else self._next_run(), head)
         moves.records.append(record)
+        if record.payloads:
+            self._keep_content(record, head)
         for key in latest_keys(entry):
             moves.latest[key] = entry.seq
         moves.nodes += completed_by(entry.hash, moves.tip.edge)
         moves.tip = extend(moves.tip, entry)
         return record
+
+    def belongings(self, subject: SubjectId) -> Sequence[Belonging]:
+        numbers = payload_bytes(list(self._keyring.numbers(subject))).decode()
+        rows = self._settled().execute(_BELONGINGS, (PAYLOADS_MAX, numbers)).fetchall()
+        return [
+            Belonging(seq, tuple(name for _, name, _ in group), run)
+            for (seq, run), group in itertools.groupby(
+                ((place // PAYLOADS_MAX, name, run) for place, name, run in rows),
+                key=lambda row: (row[0], row[2]),
+            )
+        ]
+
+    def erase(self, erasure: Erasure, at: Micros) -> Sequence[Record]:
+        numbers = self._keyring.numbers(erasure.subject)
+        found = self.belongings(erasure.subject)
+        # A work that shares this commit may write content of the same person after us: under another key.
+        self._keyring.retire(numbers)
+        records = [self.append(draft, at) for draft in erasure_drafts(erasure, found)]
+        connection = self._settled()
+        for record in records:
+            for seq, name in erasure_targets(record.entry.seq, record.entry.body):
+                span = (seq * PAYLOADS_MAX, (seq + 1) * PAYLOADS_MAX, name)
+                connection.execute(_MARK_ERASED, (record.entry.seq, *span))
+                connection.execute(_ERASE, span)
+        connection.executemany(_DOOM, [(no,) for no in numbers])
+        self._dooms = bool(numbers)
+        return records
 
     def sign(self) -> tuple[int, str]:
         """Sign the head as this work sees it, unless it is signed already."""
@@ -117,6 +196,7 @@ class SqliteTransaction(SqliteReader):
         self._commit.seen.update(self._moves.runs)
         if self._signed is not None:
             self._commit.signed.append(self._signed)
+        self._commit.dooms |= self._dooms
 
     def undo(self) -> None:
         """Leave no trace. A work alone in its commit is undone with it."""
@@ -124,12 +204,22 @@ class SqliteTransaction(SqliteReader):
             self._connection.execute("ROLLBACK TO work")
             self._connection.execute("RELEASE work")
 
+    def _keep_content(self, record: Record, head: RunHead | None) -> None:
+        """Take the content of `record`, under the key of whom it belongs to. The key is durable first."""
+        principal, agent = (head.principal, head.agent) if head else (None, None)
+        owners = owners_of(record.entry, principal, agent)
+        key = self._keyring.key_of(owners) if owners else None
+        if key is not None:
+            self._moves.keys.add(key.no)
+        self._moves.payloads += payload_rows(record, key, self._commit.charter.salts)
+
     def _settled(self) -> sqlite3.Connection:
         if self._moves.records:
             self._protect()
             self._moves.write(self._connection)
             self._moves.records.clear()
             self._moves.nodes.clear()
+            self._moves.payloads.clear()
         else:
             self._commit.write()
         return self._connection

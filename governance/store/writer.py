@@ -26,9 +26,10 @@ from governance.ids import RunId
 from governance.ports import RunHead
 from governance.store.checkpoints import CHECKPOINT_AFTER_S, CHECKPOINT_ENTRIES, Charter
 from governance.store.connection import LockedError, translate
+from governance.store.keyring import Keyring, KeyringError
 from governance.store.moves import Moves
 from governance.store.reader import read_tip
-from governance.store.transaction import Commit, SqliteTransaction
+from governance.store.transaction import Commit, SqliteTransaction, destroy_doomed
 
 __all__ = ["Writer"]
 
@@ -114,9 +115,10 @@ class _Outcome:
 class Writer:
     """The only writer of this process. It owns `connection` from here on."""
 
-    def __init__(self, connection: sqlite3.Connection, charter: Charter) -> None:
+    def __init__(self, connection: sqlite3.Connection, charter: Charter, keyring: Keyring) -> None:
         self._connection = connection
         self._charter = charter
+        self._keyring = keyring
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
@@ -172,6 +174,7 @@ class Writer:
             self._sign()
             self._last_words = self._broken
         self._connection.close()
+        self._keyring.close()
 
     def _gather(self) -> list[_Job] | None:
         """Wait for the next works, but not past the time to sign; None when closed and drained."""
@@ -222,6 +225,8 @@ class Writer:
             )
             # A crash after it leaves all of them; a caller who was not told looks before trying again.
             self._take_note(commit)
+            if commit.dooms:
+                self._destroy_keys()
         except Exception as exc:
             raise self._break(exc) from exc
         return outcomes
@@ -230,7 +235,16 @@ class Writer:
         tip = read_tip(self._connection, self._charter.origin, known=self._tip)
         if tip is not self._tip or len(self._runs) > RUNS_REMEMBERED_MAX:
             self._runs.clear()  # another process has appended since our last commit, or there are many
-        return Commit(self._connection, self._charter, Moves(tip), self._runs, alone=alone)
+            self._keyring.forget()
+            destroy_doomed(self._connection, self._keyring)
+        charter, keyring = self._charter, self._keyring
+        return Commit(self._connection, charter, keyring, Moves(tip), self._runs, alone=alone)
+
+    def _destroy_keys(self) -> None:
+        # A crash before this leaves keys under which nothing lies; the next to open or write destroys them.
+        self._connection.execute("BEGIN IMMEDIATE")
+        destroy_doomed(self._connection, self._keyring)
+        self._connection.execute("COMMIT")
 
     def _begin(self) -> None:
         try:
@@ -289,12 +303,12 @@ class Writer:
 
 
 def _attempt(job: _Job, commit: Commit) -> _Outcome:
-    """Run one work; undo it, and only it, when it raises. Errors of the database itself are raised."""
+    """Run one work; undo it, and only it, when it raises. Errors of the files themselves are raised."""
     transaction = SqliteTransaction(commit)
     try:
         value = job.work(transaction)
     except BaseException as exc:
-        if isinstance(exc, sqlite3.Error) and not isinstance(exc, _OF_THE_WORK):
+        if isinstance(exc, sqlite3.Error | KeyringError) and not isinstance(exc, _OF_THE_WORK):
             raise
         transaction.undo()
         return _Outcome(job, error=exc)

@@ -20,6 +20,7 @@ from governance.errors import (
     TamperedError,
     UnavailableError,
 )
+from governance.ledger.entry import ErasedError
 from governance.ports import Clock, Signer, Store
 from governance.web import api, pages
 from governance.web.desk import Desk, SignInNeededError, TooManyAttemptsError
@@ -152,6 +153,7 @@ _FAMILIES: Final[tuple[tuple[type[GovernanceError], str, str], ...]] = (
     (TooManyAttemptsError, "refused", "Too many attempts"),
     (UnknownRequestError, "refused", "No such request"),
     (_NoPageError, "refused", "Nothing here"),
+    (ErasedError, "erased", "Erased"),
     (InvalidInputError, "invalid-input", "That could not be read"),
     (RefusedError, "refused", "Refused"),
     (ConflictError, "conflict", "Somebody was first"),

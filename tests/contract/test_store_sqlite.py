@@ -186,7 +186,7 @@ def test_closing_signs_the_head_and_folds_the_journal(create, draft, reopen, tmp
     store.write(lambda tx: tx.append(draft(), T0))
     store.read(lambda reader: reader.head())
     store.close()
-    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.db", "a.keyring"]
     sizes = [size for size, _ in reopen(tmp_path / "a.db").read(lambda r: r.checkpoints())]
     assert sizes == [1, 2]
 
@@ -334,7 +334,16 @@ def test_a_run_that_is_not_whole_is_never_given_out(filled, reopen, attack) -> N
     ("attack", "problem"),
     [
         ("UPDATE payload SET content = x'3432' WHERE place = 80", "is not what was recorded"),
-        ("UPDATE payload SET salt = zeroblob(32) WHERE place = 80", "is not what was recorded"),
+        (
+            "UPDATE payload SET content = zeroblob(length(content)) WHERE place = 80",
+            "is not what was",
+        ),
+        (
+            "UPDATE payload SET content = (SELECT content FROM payload WHERE place = 64) WHERE place = 80",
+            "is not what was",
+        ),
+        ("UPDATE payload SET key = NULL WHERE place = 80", "is not what was recorded"),
+        ("UPDATE payload SET key = 99 WHERE place = 80", "is missing"),
         ("UPDATE payload SET name = 'other' WHERE place = 80", "is missing"),
         ("DELETE FROM payload WHERE place = 80", "is missing"),
     ],

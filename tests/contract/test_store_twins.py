@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from governance.errors import GovernanceError
 from governance.ids import Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.entry import Draft, Kind
+from governance.ledger.erasure import Erasure
 from governance.ledger.merkle import Node
 from governance.ports import Lease, Person
 from governance.store.memory import MemoryStore
@@ -29,12 +30,13 @@ KINDS = [
     Kind.TOOL_REGISTERED,
 ]
 RUNS = [RunId("run-1"), RunId("run-2")]
+SUBJECTS = [SubjectId("user:1"), SubjectId("user:2")]
 REQUESTS = [RequestId("req-1"), RequestId("req-2")]
 
 drafts = st.builds(
     Draft,
     kind=st.sampled_from(KINDS),
-    actor=st.just(SubjectId("agent:a")),
+    actor=st.sampled_from([SubjectId("agent:a"), SubjectId("agent:b"), SubjectId("user:1")]),
     body=st.fixed_dictionaries(
         {},
         optional={
@@ -47,11 +49,11 @@ drafts = st.builds(
     ),
     payloads=st.dictionaries(st.sampled_from(["args", "input"]), st.integers(0, 9), max_size=2),
     run=st.sampled_from([None, *RUNS]),
-    on_behalf_of=st.sampled_from([None, SubjectId("user:1")]),
+    on_behalf_of=st.sampled_from([None, *SUBJECTS]),
 )
 people = st.builds(
     Person,
-    subject=st.sampled_from([SubjectId("user:1"), SubjectId("user:2")]),
+    subject=st.sampled_from(SUBJECTS),
     name=st.sampled_from(["Ann", "Bob"]),
     roles=st.frozensets(st.sampled_from(["finance", "security"])),
     active=st.booleans(),
@@ -64,7 +66,10 @@ leases = st.builds(
 )
 begun = st.tuples(st.sampled_from(RUNS), st.sampled_from(["refund", "deploy"]))
 plain = st.sampled_from(["look", "raise"])
-steps = st.one_of(drafts, drafts, drafts, begun, people, leases, plain)
+erasures = st.builds(
+    Erasure, subject=st.sampled_from(SUBJECTS), by=st.sampled_from(SUBJECTS), reason=st.just("r")
+)
+steps = st.one_of(drafts, drafts, drafts, begun, people, leases, erasures, plain)
 works = st.lists(st.lists(steps, min_size=1, max_size=5), max_size=12)
 
 
@@ -117,8 +122,12 @@ def perform(work, at):
                     tx.leases.put(step)
                 case (run, tool):
                     seen += begin(tx, run, tool, Micros(at))
+                case Erasure():
+                    seen.append(list(tx.erase(step, Micros(at))))
+                    seen.append(tx.people.drop(step.subject))
                 case "look":
                     seen.append(everything(tx))
+                    seen.append([list(tx.belongings(subject)) for subject in SUBJECTS])
                 case _:
                     raise KeyError(step)
         return seen

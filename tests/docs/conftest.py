@@ -14,6 +14,7 @@ from governance.approval.model import Verdict
 from governance.assemble import KeySigner
 from governance.cli import main
 from governance.config import Home
+from governance.erasure import erase
 from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
 from governance.ledger.checkpoint import sign_note
@@ -133,6 +134,7 @@ def tell(gov: Governance) -> None:
     recovery.resolve(gov.store, gov.clock, ("r6", "r6/1.0"), said, op)
     assert agent.resume("r6").status == "completed"
     desk(gov, say(), tools=(other_put,)).run("go", run_id="r7")
+    erase(gov.store, gov.clock, eve.subject, op, "left the company")
 
 
 def signed(texts: dict[str, str], signer: KeySigner) -> dict[str, str]:

@@ -57,7 +57,7 @@ STEPS = [
     (Kind.CALL_STARTED, {"uid": f"{RUN}/1.0", "attempt": 1, "decision": 5}, {}, RUN),
     (Kind.CALL_FINISHED, {"uid": f"{RUN}/1.0"}, {"result": {"content": "für Ana"}}, RUN),
     (Kind.RUN_COMPLETED, {"iterations": 1, "calls": 1}, {}, RUN),
-    (Kind.PAYLOAD_ERASED, {"target": 2, "name": "input"}, {}, None),
+    (Kind.PAYLOAD_ERASED, {"subject": ANA, "targets": [[2, ["input"]]]}, {}, None),
     (Kind.LOG_BEAT, {}, {}, None),
     (Kind.BUNDLE_EXPORTED, {"size": 11}, {}, None),
 ]
@@ -399,7 +399,7 @@ def test_a_payload_that_no_entry_names_is_unexpected(bundle):
 
 def test_erasure_excuses_only_with_a_later_entry(bundle):
     """Blanking a payload and claiming its erasure needs an entry, and an entry needs the key."""
-    log = build(KEY, lambda seq, body: {"target": 9, "name": "input"} if seq == 9 else body)
+    log = build(KEY, lambda seq, body: {"targets": [[9, ["input"]]]} if seq == 9 else body)
     shutil.rmtree(bundle)
     export(log, log.notes[-1], bundle, KEY)
     report = verify_bundle(bundle, PINS)

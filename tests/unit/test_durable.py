@@ -28,6 +28,7 @@ from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
 from governance.ports import Lease
 from governance.rulebook import Rulebook
+from governance.store.keyring import Keyring
 
 HOUR = 3600 * 1_000_000
 ran: list = []
@@ -457,13 +458,17 @@ def test_arguments_altered_in_the_store_after_the_yes_do_not_run(tmp_path):
     (open_call,) = durable(gov, model).run("go", run_id="r").pending_approvals
     vote(gov, person(gov), open_call.request)
     gov.close()
+    keyring = Keyring.open(home.keyring, gov.store.origin, assemble.secrets.token_bytes)
     with sqlite3.connect(home.ledger) as database:
-        changed = database.execute(
-            "UPDATE payload SET content = CAST(replace(CAST(content AS TEXT), '900', '999') AS BLOB)"
-            " WHERE name = 'args'"
-        ).rowcount
+        find = "SELECT place, key, content FROM payload WHERE name = 'args'"
+        ((place, number, stored),) = database.execute(find)
+        key = keyring.key(number)
+        altered = key.decrypt(place, "args", stored).replace(b"900", b"999")
+        forged = key.encrypt(place, "args", altered, bytes(8))
+        assert len(forged) == len(stored)
+        database.execute("UPDATE payload SET content = ? WHERE place = ?", (forged, place))
     database.close()
-    assert changed == 1
+    keyring.close()
     gov = reopen(home)
     with pytest.raises(TamperedError, match="args"):
         durable(gov, model).resume("r")

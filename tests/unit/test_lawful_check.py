@@ -1067,7 +1067,7 @@ def erased(history: Iterable[Record], *lost: tuple[Kind, str]) -> list[Record]:
     for step in list(story.steps):
         for kind, name in lost:
             if step.kind is kind and name in step.payloads:
-                body = {"target": story.seq(step), "name": name}
+                body = {"subject": "user:7f3k9q", "targets": [[story.seq(step), [name]]]}
                 entry = story.after(story.steps[-1], Kind.PAYLOAD_ERASED, body)
                 entry.run = None
     return without(story.seal(), *lost)
@@ -1076,7 +1076,6 @@ def erased(history: Iterable[Record], *lost: tuple[Kind, str]) -> list[Record]:
 LOST = [
     (Kind.CALL_DECIDED, "input"),
     (Kind.CALL_DECIDED, "args"),
-    (Kind.POLICY_ACTIVATED, "text"),
     (Kind.RUN_STARTED, "input"),
 ]
 
@@ -1084,11 +1083,33 @@ LOST = [
 @pytest.mark.parametrize("lost", LOST, ids=str)
 def test_what_was_erased_is_told_and_what_is_missing_is_a_failure(lost: tuple[Kind, str]) -> None:
     gone, missing = check(erased(desk(), lost)), check(without(desk(), lost))
-    assert set(gone.counts) == set(missing.counts) == {"not-derivable"}
+    assert set(missing.counts) == {"not-derivable"}
+    assert set(gone.counts) == {"not-derivable", "content-erased"}
     assert (gone.verdict, missing.verdict) == ("ok", "failed")
     assert gone.skipped == missing.skipped > 0
     assert "was erased" in gone.findings[0].message
     assert "is missing" in missing.findings[0].message
+
+
+def test_nobody_can_have_the_rules_erased() -> None:
+    """Their text is nobody's content: an entry that claims to have erased it excuses nothing."""
+    report = check(erased(desk(), (Kind.POLICY_ACTIVATED, "text")))
+    assert report.verdict is Status.FAILED
+    assert "is missing" in report.findings[0].message
+
+
+def test_an_erasure_is_told_with_who_and_why() -> None:
+    story = Story(desk())
+    body = {"subject": "user:7f3k9q", "targets": [[3, ["input"]]]}
+    entry = story.after(story.steps[-1], Kind.PAYLOAD_ERASED, body)
+    entry.run, entry.actor, entry.payloads = (
+        None,
+        SubjectId("user:dpo"),
+        {"reason": (bytes(32), "asked on 5 May")},
+    )
+    (told,) = check(story.seal()).findings
+    assert (told.kind, told.seq, told.status) == ("content-erased", story.seq(entry), Status.OK)
+    assert told.message == ("`user:dpo` erased 1 payload of `user:7f3k9q`: asked on 5 May")
 
 
 def test_another_engine_is_never_silently_fine() -> None:

@@ -274,15 +274,15 @@ def test_entries_after_the_end_of_a_run_do_not_reopen_it():
 SALT = bytes(range(32))
 
 
-def with_payload(content=b'{"a":1}', *, erased=None, **erasure):
+def with_payload(content=b'{"a":1}', *, erased=None):
     payload = Payload("args", SALT, content)
     entries = [
         LOG[0],
         envelope(1, "policy.activated", payloads={"args": payload.commitment.hex()}),
     ]
     if erased is not None:
-        body = {"target": 1, "name": "args"} | erasure
-        entries.append(envelope(2, Kind.PAYLOAD_ERASED.value, body=body))
+        body = {"subject": "user:7f3k9q", "targets": erased}
+        entries.append(envelope(2, Kind.PAYLOAD_ERASED.value, actor="user:dpo", body=body))
     return linked(entries), payload_line(1, payload)
 
 
@@ -303,20 +303,37 @@ def test_payloads_are_compared_with_their_commitments():
 
 
 def test_an_erased_payload_is_not_missing():
-    raws, line = with_payload(erased=True)
+    raws, line = with_payload(erased=[[1, ["args"]]])
     report = judge(raws)
     assert report.ok
-    assert [(item.kind, item.where.seq) for item in report.findings] == [("payload-erased", 1)]
+    (found,) = report.findings
+    assert (found.kind, found.where.seq) == ("payload-erased", 1)
+    assert found.message == "payload `args` was erased by `user:dpo`, as entry 2 records"
     kept = judge(raws, payloads=[line])
     assert kept.ok
     assert [item.kind for item in kept.findings] == ["payload-kept"]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"target": 0}, {"name": "arg"}, {"target": True}, {"target": "1"}, {"name": 1}]
+    "wrong",
+    [
+        [[0, ["args"]]],
+        [[1, ["arg"]]],
+        [[True, ["args"]]],
+        [["1", ["args"]]],
+        [[1, [1]]],
+        [[1, "args"]],
+        [[1]],
+        [[1, ["args"], 2]],
+        [1, "args"],
+        [[2, ["args"]]],
+        {"1": ["args"]},
+        "args",
+    ],
+    ids=str,
 )
 def test_an_erasure_of_something_else_excuses_nothing(wrong):
-    raws, _ = with_payload(erased=True, **wrong)
+    raws, _ = with_payload(erased=wrong)
     assert ("payload-missing", 1) in failures(judge(raws))
 
 
@@ -325,7 +342,7 @@ def test_a_payload_cannot_be_erased_before_it_was_recorded():
     raws = linked(
         [
             LOG[0],
-            envelope(1, "payload.erased", body={"target": 2, "name": "args"}),
+            envelope(1, "payload.erased", body={"targets": [[2, ["args"]]]}),
             envelope(2, "policy.activated", payloads={"args": payload.commitment.hex()}),
         ]
     )
@@ -424,7 +441,7 @@ def test_absences_beyond_the_bound_are_failures_at_once(monkeypatch):
     entries = [LOG[0]]
     entries += [envelope(at, "log.beat", payloads={"x": "0" * 64}) for at in (1, 2)]
     entries += [
-        envelope(at + 2, "payload.erased", body={"target": at, "name": "x"}) for at in (1, 2)
+        envelope(at + 2, "payload.erased", body={"targets": [[at, ["x"]]]}) for at in (1, 2)
     ]
     report = judge(linked(entries))
     assert failures(report) == [("payload-missing", 2)]
