@@ -21,6 +21,8 @@ from governance.ids import Micros, Origin, parse_origin
 from governance.ledger.checkpoint import (
     KeyType,
     VerifierKey,
+    note_text,
+    parse_checkpoint,
     parse_verifier_key,
     verifier_key,
 )
@@ -30,17 +32,21 @@ from governance.policy_files import Policies, source
 from governance.ports import Clock, NewId, Signer, Store
 from governance.rulebook import Rulebook
 from governance.rulebook import load as load_set
+from governance.store.checkpoints import sync_directory
 from governance.store.memory import MemoryStore
 from governance.store.sqlite import SqliteStore
 
 __all__ = [
     "Governance",
     "KeySigner",
+    "adopt_key",
     "init",
     "load",
     "make_policy_key",
     "new_id",
     "now",
+    "opens_with",
+    "prepare_key",
     "read_policy_key",
     "read_verifier_key",
 ]
@@ -130,11 +136,17 @@ def _parse_key(text: str, path: Path) -> tuple[Origin, bytes]:
     return signer.origin, raw[1:]
 
 
-def init(home: Home, origin: Origin) -> str:
+def init(home: Home, origin: Origin, succeeds: str | None = None) -> str:
     """Make the folder, the key and the ledger of a new installation; returns the verifier key to pin.
 
-    Raises ConflictError when any of them is there already: nothing is overwritten.
+    `succeeds` is the last signed checkpoint of a log that cannot go on, which the new one names in its
+    first entry. Raises ConflictError when any of the files is there already: nothing is overwritten;
+    InvalidInputError when `succeeds` is no checkpoint, or one of a log of the same name.
     """
+    if succeeds is not None and parse_checkpoint(note_text(succeeds)).origin == origin:
+        raise InvalidInputError(
+            f"a log called `{origin}` has begun before", hint="give the new log a name of its own"
+        )
     for path in (home.key, home.ledger, home.keyring, home.checkpoint):
         if path.exists():
             raise ConflictError(
@@ -152,6 +164,7 @@ def init(home: Home, origin: Origin) -> str:
         salts=secrets.token_bytes,
         kept_checkpoint=home.checkpoint,
         keyring=home.keyring,
+        succeeds=succeeds,
     )
     store.close()
     return signer.verifier_key
@@ -170,6 +183,45 @@ def make_policy_key(name: Origin, path: Path) -> str:
     _write_private(path, signer.to_text())
     _write_private(public, signer.verifier_key)
     return signer.verifier_key
+
+
+def prepare_key(home: Home, origin: Origin) -> KeySigner:
+    """Make the next key of a log, beside the present one; what an interrupted rotation made is taken up."""
+    if not home.next_key.exists():
+        fresh = KeySigner.from_seed(origin, secrets.token_bytes(32))
+        _write_private(home.next_key, fresh.to_text())
+        sync_directory(home.folder)
+    return KeySigner.load(home.next_key)
+
+
+def opens_with(home: Home, signer: KeySigner) -> bool:
+    """Tell whether the log in `home` names the key of `signer` as one that signs it."""
+    try:
+        _open_store(home, signer).close()
+    except RefusedError:
+        return False
+    return True
+
+
+def adopt_key(home: Home) -> str:
+    """Put the next key in the place of the present one, which is gone then; returns its verifier key."""
+    signer = KeySigner.load(home.next_key)
+    home.verifier_key.unlink(missing_ok=True)
+    _write_private(home.verifier_key, signer.verifier_key)
+    home.next_key.replace(home.key)
+    sync_directory(home.folder)
+    return signer.verifier_key
+
+
+def _open_store(home: Home, signer: KeySigner) -> SqliteStore:
+    return SqliteStore.open(
+        home.ledger,
+        origin=signer.origin,
+        signer=signer,
+        salts=secrets.token_bytes,
+        kept_checkpoint=home.checkpoint,
+        keyring=home.keyring,
+    )
 
 
 def _write_private(path: Path, text: str) -> None:
@@ -253,14 +305,7 @@ class Governance:
     ) -> "Governance":
         found = Home.find(home)
         signer = KeySigner.load(found.key)
-        store = SqliteStore.open(
-            found.ledger,
-            origin=signer.origin,
-            signer=signer,
-            salts=secrets.token_bytes,
-            kept_checkpoint=found.checkpoint,
-            keyring=found.keyring,
-        )
+        store = _open_store(found, signer)
         return cls(store, signer, rules, environment or Environment(environment_name()))
 
     @classmethod

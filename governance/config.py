@@ -70,6 +70,11 @@ class Home:
         return self.folder / "log.key"
 
     @property
+    def next_key(self) -> Path:
+        """The key that a rotation is changing to; gone once it has."""
+        return self.folder / "log.key.next"
+
+    @property
     def verifier_key(self) -> Path:
         return self.folder / "log.vkey"
 

@@ -271,6 +271,16 @@ class Store(Protocol):
         """
         ...
 
+    def rekey(
+        self, work: Callable[[Transaction], object], also: Sequence[Signer]
+    ) -> tuple[int, str]:
+        """Append what `work` appends and sign the head with the keys of `also` too, in one commit.
+
+        For entries about keys: the old one and the new one both sign the head that covers the change.
+        Returns (size, note). Raises as `checkpoint` does, RefusedError when none of the keys may sign.
+        """
+        ...
+
     def close(self) -> None:
         """Finish queued works, sign the head, let go of the files."""
         ...

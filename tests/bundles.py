@@ -108,7 +108,7 @@ class Builder:
 
     def erase(self, seq: int, name: str) -> None:
         """Drop a payload, and record that."""
-        self.add(Kind.PAYLOAD_ERASED, {"target": seq, "name": name})
+        self.add(Kind.PAYLOAD_ERASED, {"subject": "user:1", "targets": [[seq, [name]]]})
         old = self.log.entries[seq]
         kept = {key: value for key, value in old.payloads.items() if key != name}
         self.log.entries[seq] = Record(old.entry, kept)

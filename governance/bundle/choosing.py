@@ -19,6 +19,7 @@ from typing import Any, Final
 from governance.errors import InvalidInputError
 from governance.ids import RunId, parse_run_id
 from governance.ledger.entry import Entry, Kind, Record
+from governance.ledger.erasure import erasure_targets
 from governance.ledger.parts import OneRun, Part, Span, WholeLog
 from governance.ports import Reader
 
@@ -157,17 +158,19 @@ def _absent(records: Iterable[Record]) -> set[tuple[int, str]]:
 
 
 def _erasures(reader: Reader, absent: set[tuple[int, str]]) -> list[int]:
-    """Find the first entry that records the erasure of each absent payload."""
+    """Find the entries that record the erasure of absent payloads, the first of each."""
     waiting, found = set(absent), list[int]()
     size = reader.head().size if waiting else 0
     for record in read_on(reader, min(waiting)[0], size) if waiting else ():
-        body = record.entry.body
-        named: Any = (body.get("target"), body.get("name"))
-        if record.entry.kind is Kind.PAYLOAD_ERASED and named in waiting:
-            waiting.remove(named)
-            found.append(record.entry.seq)
-            if not waiting:
-                break
+        entry = record.entry
+        if entry.kind is not Kind.PAYLOAD_ERASED:
+            continue
+        gone = waiting.intersection(erasure_targets(entry.seq, entry.body))
+        if gone:
+            waiting -= gone
+            found.append(entry.seq)
+        if not waiting:
+            break
     return found
 
 

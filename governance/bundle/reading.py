@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 from governance.canonical import ENTRY_BYTES_MAX
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import Digest
-from governance.ledger.checkpoint import NOTE_BYTES_MAX, VerifierKey
+from governance.ledger.checkpoint import NOTE_BYTES_MAX, VerifierKey, parse_verifier_key
 from governance.ledger.entry import Entry, Payload, Record, read_entry
 from governance.ledger.lines import Stream, cut_lines
 from governance.ledger.manifest import (
@@ -185,7 +185,8 @@ def verify_bundle(
         bundle.findings += compare_range(manifest, report.summary)
         if bundle.signature is not None:
             raw, note = bundle.raw_manifest, bundle.signature
-            bundle.findings += check_signature(manifest, raw, note, pins)
+            trusted = [parse_verifier_key(key) for key in report.summary.keys] if pins else pins
+            bundle.findings += check_signature(manifest, raw, note, trusted)
     return report.with_findings(bundle.findings)
 
 

@@ -21,6 +21,7 @@ from governance.cli import (
     erasure,
     evidence,
     installation,
+    keys,
     policies,
     receipts,
     runs,
@@ -64,7 +65,18 @@ def top(
     """Decide, approve, record and prove what agents do."""
 
 
-for _room in (installation, serving, runs, approvals, policies, evidence, receipts, erasure, demo):
+for _room in (
+    installation,
+    keys,
+    serving,
+    runs,
+    approvals,
+    policies,
+    evidence,
+    receipts,
+    erasure,
+    demo,
+):
     _room.add_to(app)
 
 

@@ -19,6 +19,15 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="What the person is ca
 Origin = Annotated[
     str, typer.Option("--origin", metavar="NAME", help="What the log is called, for ever.")
 ]
+Succeeds = Annotated[
+    Path | None,
+    typer.Option(
+        "--succeeds",
+        metavar="CHECKPOINT",
+        help="The kept checkpoint of a log whose database was lost or restored: the new log names it.",
+        show_default=False,
+    ),
+]
 Roles = Annotated[
     list[str], typer.Option("--role", metavar="ROLE", help="A role they hold; may be repeated.")
 ]
@@ -30,7 +39,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def init(
-    *, origin: Origin = "localhost/agents", home: HomeDir = None, json: AsJson = False
+    *,
+    origin: Origin = "localhost/agents",
+    succeeds: Succeeds = None,
+    home: HomeDir = None,
+    json: AsJson = False,
 ) -> None:
     """Make the folder, the key and the ledger of a new installation."""
     from governance.assemble import init as begin
@@ -38,7 +51,8 @@ def init(
     from governance.ids import parse_origin
 
     place = Home.find(home)
-    key = begin(place, parse_origin(origin))
+    before = None if succeeds is None else _read_note(succeeds)
+    key = begin(place, parse_origin(origin), before)
     if json:
         return show_json({"home": str(place.folder), "origin": origin, "verifier_key": key})
     shown = f" --home {place.folder}" if home is not None else ""
@@ -109,6 +123,15 @@ def remove(name: Name, *, home: HomeDir = None) -> None:
             )
         deactivate(governance.store, person.subject)
     say(f"{plain(person.name)} may no longer answer")
+
+
+def _read_note(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise InvalidInputError(
+            f"checkpoint `{path}` cannot be read", hint="name the file that was kept outside"
+        ) from exc
 
 
 def _everybody(home: Path | None) -> Sequence[Person]:

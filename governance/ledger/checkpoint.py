@@ -197,23 +197,25 @@ def parse_checkpoint(text: str) -> Checkpoint:
     return Checkpoint(origin, int(size), Digest(decoded), tuple(lines[_TEXT_LINES_MIN:]))
 
 
-def sign_checkpoint(checkpoint: Checkpoint, signer: NoteSigner) -> str:
-    """Sign a tree head. Raises InvalidInputError when it is not the signer's own log."""
-    if checkpoint.origin != signer.origin:
-        raise InvalidInputError(
-            f"key of `{signer.origin}` does not sign for `{checkpoint.origin[:80]}`"
-        )
-    return sign_note(format_checkpoint(checkpoint), signer)
+def sign_checkpoint(checkpoint: Checkpoint, *signers: NoteSigner) -> str:
+    """Sign a tree head. Raises InvalidInputError when it is not the signers' own log."""
+    for signer in signers:
+        if checkpoint.origin != signer.origin:
+            raise InvalidInputError(
+                f"key of `{signer.origin}` does not sign for `{checkpoint.origin[:80]}`"
+            )
+    return sign_note(format_checkpoint(checkpoint), *signers)
 
 
-def sign_note(text: str, signer: NoteSigner) -> str:
-    """Sign any text that ends a line. What is returned has been verified once."""
+def sign_note(text: str, *signers: NoteSigner) -> str:
+    """Sign any text that ends a line, a signature line each. What is returned has been verified once."""
     if not text.endswith("\n") or _has_controls(text):
         raise InvalidInputError("text to sign must be whole lines without control characters")
-    key = parse_verifier_key(signer.verifier_key)
-    signature = _to_base64(key.id + signer.sign(text.encode()))
-    note = f"{text}\n{_SIGNATURE_MARK}{key.name} {signature}\n"
-    open_note(note, [key])  # a signer that holds another key must not get as far as a reader
+    note = f"{text}\n"
+    for signer in signers:
+        key = parse_verifier_key(signer.verifier_key)
+        note += f"{_SIGNATURE_MARK}{key.name} {_to_base64(key.id + signer.sign(text.encode()))}\n"
+        open_note(note, [key])  # a signer that holds another key must not get as far as a reader
     return note
 
 

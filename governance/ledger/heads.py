@@ -1,7 +1,7 @@
 """Who signed which head of the log, and has the tree over its entries that root? Pins decide."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from governance.errors import InvalidInputError, RefusedError, TamperedError
@@ -10,13 +10,15 @@ from governance.ledger.checkpoint import (
     Checkpoint,
     KeyType,
     VerifierKey,
+    format_verifier_key,
     note_text,
     parse_checkpoint,
     signing_keys,
 )
+from governance.ledger.keys import KeyHistory, Term
 from governance.ledger.report import Findings, Flaw, Verdict, Where
 
-__all__ = ["Note", "Signed", "counted", "judge_heads", "judge_notes", "judge_pins"]
+__all__ = ["Note", "Signed", "counted", "judge_heads", "judge_notes", "judge_pins", "judge_signers"]
 
 Note: TypeAlias = tuple[str, bytes]
 """A signed note by its file name, as it was found."""
@@ -24,47 +26,124 @@ Note: TypeAlias = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A readable checkpoint, and the pinned keys that signed it if the log's own is among them."""
+    """A readable checkpoint, and the trusted keys that signed it if the log's own is among them."""
 
     file: str
     checkpoint: Checkpoint
-    signers: tuple[str, ...]
+    note: str
+    signers: tuple[str, ...] = ()
 
 
-def judge_notes(
-    notes: Iterable[Note], pins: Sequence[VerifierKey] | None, findings: Findings
-) -> list[Signed]:
-    """Read every checkpoint, by size, and find out which pinned keys signed it."""
-    keys = list({(pin.name, pin.id): pin for pin in pins or ()}.values())
-    signed = list[Signed]()
+def judge_notes(notes: Iterable[Note], findings: Findings) -> list[Signed]:
+    """Read every checkpoint, by size. Who signed it is found out once the entries have been seen."""
+    read = list[Signed]()
     for file, raw in notes:
-        where = Where(file)
         try:
             note = raw.decode()
-            checkpoint = parse_checkpoint(note_text(note))
+            read.append(Signed(file, parse_checkpoint(note_text(note)), note))
         except (InvalidInputError, UnicodeDecodeError) as exc:
             reason = exc.message if isinstance(exc, InvalidInputError) else "note is not UTF-8"
-            findings.add(Verdict.INTEGRITY, Flaw.CHECKPOINT_MALFORMED, where, reason)
-            continue
-        signers = _signers(note, keys, where, findings) if keys else ()
-        if signers and not any(_is_logs(key, checkpoint.origin) for key in signers):
-            message = f"no pinned key of `{checkpoint.origin[:80]}` itself signed this checkpoint"
-            findings.add(Verdict.TRUST, Flaw.KEY_UNKNOWN, where, message)
-            signers = ()
-        signed.append(Signed(file, checkpoint, tuple(key.name for key in signers)))
-    return sorted(signed, key=lambda item: item.checkpoint.size)
+            findings.add(Verdict.INTEGRITY, Flaw.CHECKPOINT_MALFORMED, Where(file), reason)
+    return sorted(read, key=lambda item: item.checkpoint.size)
 
 
-def _signers(
-    note: str, keys: Sequence[VerifierKey], where: Where, findings: Findings
-) -> tuple[VerifierKey, ...]:
-    try:
-        return signing_keys(note, keys)
-    except TamperedError as exc:
-        findings.add(Verdict.TRUST, Flaw.SIGNATURE_WRONG, where, exc.message)
-    except RefusedError as exc:
-        findings.add(Verdict.TRUST, Flaw.KEY_UNKNOWN, where, exc.message)
-    return ()
+def judge_signers(
+    read: Sequence[Signed],
+    roots: Mapping[int, Digest],
+    history: KeyHistory,
+    pins: Sequence[VerifierKey] | None,
+    findings: Findings,
+) -> tuple[list[Signed], tuple[str, ...]]:
+    """Find out which trusted keys signed each checkpoint; give the verifier keys trusted at the newest.
+
+    Trusted are the pinned keys, and those that the log adds in entries under a head which is trusted
+    and true. A head signed before by a key of the log that came to be trusted no other way is vouched
+    for by a later head that is: the later one covers the same entries.
+    """
+    if not pins:
+        return list(read), ()
+    trust, first = _Trust(history, pins), list[Signed]()
+    for item in read:
+        signed = replace(item, signers=trust.signers(item, findings))
+        if signed.signers and _is_true(signed, roots):
+            trust.learn(item.checkpoint.size)
+        first.append(signed)
+    last = max(
+        (item.checkpoint.size for item in first if item.signers and _is_true(item, roots)),
+        default=0,
+    )
+    judged = [item if item.signers else trust.again(item, last, roots, findings) for item in first]
+    newest = read[-1].checkpoint.size if read else 1
+    return judged, trust.keys(newest)
+
+
+def _is_true(item: Signed, roots: Mapping[int, Digest]) -> bool:
+    return roots.get(item.checkpoint.size) == item.checkpoint.root
+
+
+class _Trust:
+    """The keys that may be believed so far, each for the sizes that it may sign."""
+
+    def __init__(self, history: KeyHistory, pins: Sequence[VerifierKey]) -> None:
+        self._history = history
+        named = {format_verifier_key(pin): pin for pin in pins}
+        self._terms = {
+            key: history.terms.get(key, Term(pin, named=-1)) for key, pin in named.items()
+        }
+        self._wrong = set[str]()
+
+    def keys(self, size: int) -> tuple[str, ...]:
+        """The verifier keys that may sign at `size`."""
+        return tuple(sorted(key for key, term in self._terms.items() if term.covers(size)))
+
+    def learn(self, size: int) -> None:
+        """Believe what the first `size` entries say of the log's keys."""
+        for key, term in self._history.terms.items():
+            if term.named < size:
+                self._terms.setdefault(key, term)
+
+    def signers(self, item: Signed, findings: Findings) -> tuple[str, ...]:
+        """Name the trusted keys that signed `item`; none unless one is the log's own."""
+        size = item.checkpoint.size
+        keys = [term.key for term in self._terms.values() if term.covers(size)]
+        try:
+            signed = signing_keys(item.note, keys) if keys else ()
+        except TamperedError as exc:
+            self._wrong.add(item.file)
+            findings.add(Verdict.TRUST, Flaw.SIGNATURE_WRONG, Where(item.file), exc.message)
+            return ()
+        except RefusedError:
+            return ()
+        own = any(_is_logs(key, item.checkpoint.origin) for key in signed)
+        return tuple(key.name for key in signed) if own else ()
+
+    def again(
+        self, item: Signed, last: int, roots: Mapping[int, Digest], findings: Findings
+    ) -> Signed:
+        """Look once more at a head that no trusted key signed: a later one up to `last` may vouch for it."""
+        size, log = item.checkpoint.size, item.checkpoint.origin
+        if size <= last and _is_true(item, roots):
+            keys = [term.key for term in self._history.terms.values() if term.named < last]
+            signed = self._try(item, keys)
+            if signed:
+                return replace(item, signers=signed)
+        if item.file in self._wrong:
+            return item
+        ended = [term for term in self._terms.values() if not term.covers(size)]
+        if self._try(item, [term.key for term in ended]):
+            message = f"checkpoint of size {size} is signed by a key whose time was over, or had not begun"
+            findings.add(Verdict.TRUST, Flaw.KEY_ENDED, Where(item.file), message)
+        else:
+            message = f"no trusted key of `{log[:80]}` itself signed this checkpoint"
+            findings.add(Verdict.TRUST, Flaw.KEY_UNKNOWN, Where(item.file), message)
+        return item
+
+    def _try(self, item: Signed, keys: Sequence[VerifierKey]) -> tuple[str, ...]:
+        own = [key for key in keys if _is_logs(key, item.checkpoint.origin)]
+        try:
+            return tuple(key.name for key in signing_keys(item.note, own)) if own else ()
+        except (TamperedError, RefusedError):
+            return ()
 
 
 def _is_logs(key: VerifierKey, origin: str) -> bool:

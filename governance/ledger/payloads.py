@@ -151,12 +151,13 @@ class Payloads:
     def erase(self, seq: int, by: str, body: Mapping[str, Any], since: int) -> None:
         """Take note of the `payload.erased` entry at `seq`: it excuses earlier absences.
 
-        What it says of entries before `since` is nobody's business here: they are not at hand.
+        What it says of content that is not absent is told only of entries from `since` on: the others are
+        not at hand.
         """
         for target, name in erasure_targets(seq, body):
-            if target < since:
-                continue
             absence = self._absent.pop((target, name), None)
+            if absence is None and target < since:
+                continue
             if absence is None:
                 message = f"entry {seq} erases payload `{name[:80]}`, which was not absent"
                 self._say(Flaw.PAYLOAD_KEPT, Where(seq=target), message)

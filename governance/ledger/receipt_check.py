@@ -19,7 +19,8 @@ from typing import Any, Final, cast
 from governance.errors import InvalidInputError
 from governance.ledger.checkpoint import Checkpoint, VerifierKey
 from governance.ledger.entry import Entry, Kind, Payload, Record, read_entry
-from governance.ledger.heads import judge_notes, judge_pins
+from governance.ledger.heads import judge_notes, judge_pins, judge_signers
+from governance.ledger.keys import KeyHistory
 from governance.ledger.merkle import proves_inclusion
 from governance.ledger.receipt import Receipt
 from governance.ledger.report import Findings, Flaw, Report, Status, Summary, Verdict, Where
@@ -66,7 +67,8 @@ def verify_receipt(raw: bytes, pins: Sequence[VerifierKey] | None) -> ReceiptRep
         unread = replace(findings.report(Summary()), trust=Status.NOT_CHECKED)
         return ReceiptReport(_unfinished(unread))
     note = _CHECKPOINT, receipt.checkpoint.encode()
-    signed = judge_notes([note], pins, findings)
+    # The log's own entries about keys are not here: the key of that day is pinned, or nobody is trusted.
+    signed, _ = judge_signers(judge_notes([note], findings), {}, KeyHistory(), pins, findings)
     head = signed[0].checkpoint if signed else None
     entries = tuple(_prove(receipt, head, findings))
     _judge_links(entries, findings)

@@ -79,6 +79,8 @@ class Flaw(StrEnum):
     PINS_EMPTY = "pins-empty"
     PIN_WRONG = "pin-wrong"
     KEY_UNKNOWN = "key-unknown"
+    KEY_ENDED = "key-ended"
+    KEYS_DIFFER = "keys-differ"
     SIGNATURE_WRONG = "signature-wrong"
     CHECKPOINT_FOREIGN = "checkpoint-foreign"
     NOTHING_SIGNED = "nothing-signed"
@@ -94,6 +96,7 @@ class Flaw(StrEnum):
     PROOF_WRONG = "proof-wrong"
     ENTRY_UNRELATED = "entry-unrelated"
     PAYLOAD_WITHHELD = "payload-withheld"
+    LOG_SUCCEEDS = "log-succeeds"
 
 
 _COMPARE: Final = "compare with another copy of the bundle, and ask who had access to this one"
@@ -111,6 +114,8 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.PINS_EMPTY: _PIN,
     Flaw.PIN_WRONG: _PIN,
     Flaw.KEY_UNKNOWN: "find out whose key signed; trust nothing it says until you know",
+    Flaw.KEY_ENDED: "ask whose hands the key is in; trust heads under the key that followed it",
+    Flaw.KEYS_DIFFER: "trust no key that this log names; ask its owner for the present one",
     Flaw.CHECKPOINT_FOREIGN: "find out which log this checkpoint belongs to",
     Flaw.NOTHING_SIGNED: "ask for the log's newest checkpoint",
     Flaw.LOG_EMPTY: _AGAIN,
@@ -120,6 +125,7 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.CHECKPOINT_BEYOND: "ask for the entries that this checkpoint covers",
     Flaw.RUN_MISSING: "ask for a fresh export of this run",
     Flaw.RUN_UNENDED: "export the run again once it has ended, or ask for the whole log",
+    Flaw.LOG_SUCCEEDS: "ask for that log too: what happened before stands there",
     Flaw.RUN_OPEN: "nothing to do: the run had not ended when the bundle was made",
     Flaw.RECEIPT_MALFORMED: _NEW_RECEIPT,
     Flaw.PROOF_WRONG: _NEW_RECEIPT,
@@ -127,7 +133,13 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.PAYLOAD_WITHHELD: "ask for a copy that discloses it, if you need it and may have it",
 }
 _INFORMATION: Final = frozenset(
-    {Flaw.PAYLOAD_ERASED, Flaw.PAYLOAD_KEPT, Flaw.RUN_OPEN, Flaw.PAYLOAD_WITHHELD}
+    {
+        Flaw.LOG_SUCCEEDS,
+        Flaw.PAYLOAD_ERASED,
+        Flaw.PAYLOAD_KEPT,
+        Flaw.PAYLOAD_WITHHELD,
+        Flaw.RUN_OPEN,
+    }
 )
 _UNREACHED: Final = frozenset({Flaw.UNPINNED, Flaw.RUN_UNENDED})
 """With these a verdict is not reached, rather than failed."""
@@ -171,7 +183,8 @@ class Summary:
 
     `part` is what the evidence claims to be, None where it claims nothing; `log` the origin the entries
     name, `head` the leaf hash of the last entry, `root` the RFC 6962 root over all, `checkpoint` the
-    size of the newest checkpoint, `signers` the pinned keys that signed one.
+    size of the newest checkpoint, `signers` the trusted keys that signed one,
+    `keys` the verifier keys that are trusted at it: pinned, or come after a pinned one.
     """
 
     log: str | None = None
@@ -181,6 +194,7 @@ class Summary:
     root: str | None = None
     checkpoint: int | None = None
     signers: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     runs: int = 0
     open_runs: int = 0
     part: Part | None = None

@@ -6,8 +6,9 @@ it does not stop at the first finding, and it needs no secret.
 
 - **integrity**: bytes are canonical, entries link, the tree over them has the root that each checkpoint
   states, payloads are what was committed to.
-- **trust**: every checkpoint bears a good signature of a *pinned* key of this very log. The keys named
-  inside a log are information. Without pins the verdict is not reached (`UNPINNED`).
+- **trust**: every checkpoint bears a good signature of a *pinned* key of this very log, or of one that came
+  after it: a key is believed once a head under a believed one covers the entry that adds it (`keys`).
+  Without pins the verdict is not reached (`UNPINNED`).
 - **completeness**: of a log, from entry 0, up to the newest checkpoint and not beyond; of a range, that all
   of it is here; of a run, that it is here from its start to its end. A part is never judged as the whole.
 
@@ -19,7 +20,15 @@ from collections.abc import Iterable, Sequence
 
 from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.evidence import Evidence
-from governance.ledger.heads import Note, Signed, counted, judge_heads, judge_notes, judge_pins
+from governance.ledger.heads import (
+    Note,
+    Signed,
+    counted,
+    judge_heads,
+    judge_notes,
+    judge_pins,
+    judge_signers,
+)
 from governance.ledger.lines import Stream
 from governance.ledger.parts import OneRun, Span
 from governance.ledger.report import Findings, Flaw, Report, Summary, Verdict, Where
@@ -47,11 +56,12 @@ def judge(
     `pins` are the keys the caller trusts, from outside the evidence; None: none were given.
     """
     findings = Findings()
-    signed = judge_notes(evidence.notes, pins, findings)
-    walk = Walk(evidence, [item.checkpoint for item in signed], findings, progress)
+    read = judge_notes(evidence.notes, findings)
+    walk = Walk(evidence, [item.checkpoint for item in read], findings, progress)
     for file, lines in evidence.entries:
         walk.file(file, lines)
     walk.finish()
+    signed, keys = judge_signers(read, walk.roots, walk.keys, pins, findings)
     judge_heads(walk.chain.log, walk.roots, signed, findings)
     judge_pins(walk.chain.log, signed, pins, findings)
     heads = counted(walk.chain.log, signed, pins)
@@ -69,6 +79,7 @@ def judge(
             root=walk.edge.root().hex(),
             checkpoint=signed[-1].checkpoint.size if signed else None,
             signers=tuple(sorted({name for item in signed for name in item.signers})),
+            keys=keys,
             runs=walk.chain.runs,
             open_runs=sum(1 for _ in walk.chain.open_runs()),
             part=evidence.part,

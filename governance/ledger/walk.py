@@ -12,9 +12,10 @@ from governance.canonical import ENTRY_BYTES_MAX, parse_json, thaw
 from governance.errors import InvalidInputError
 from governance.ids import Digest
 from governance.ledger.chain import Chain
-from governance.ledger.checkpoint import Checkpoint
+from governance.ledger.checkpoint import Checkpoint, note_text, parse_checkpoint
 from governance.ledger.entry import Kind, leaf_hash, read_entry
 from governance.ledger.evidence import Evidence, TileReader
+from governance.ledger.keys import KEY_KINDS, KeyHistory
 from governance.ledger.manifest import HASHES
 from governance.ledger.merkle import Edge
 from governance.ledger.parts import OneRun, Part, Span, filled, gap, may_lack
@@ -32,6 +33,9 @@ _LEAVES_MAX: Final = 1_024
 """Leaf hashes collected before they go into the tree."""
 _ERASED: Final = Kind.PAYLOAD_ERASED.value
 _NO_HASH: Final = Digest(bytes(32))
+_KEYS: Final = frozenset({Kind.LOG_CREATED.value, *(kind.value for kind in KEY_KINDS)})
+_TOLD: Final = frozenset({_ERASED, *_KEYS})
+"""Entries that say something about others, or about who may sign."""
 _sha256: Final = hashlib.sha256
 
 
@@ -47,6 +51,7 @@ class Walk:
     ) -> None:
         part = evidence.part
         self.chain = Chain(begun=isinstance(part, Span) and part.first > 0)
+        self.keys = KeyHistory()
         self.edge = Edge()
         self.roots = dict[int, Digest]()
         self.done = 0
@@ -86,7 +91,7 @@ class Walk:
                 leaf = whole
             if fields is not None and (
                 fields["payloads"]
-                or fields["type"] == _ERASED
+                or fields["type"] in _TOLD
                 or fields["seq"] >= self._payloads.next_seq
             ):
                 self._beside(fields, file, number)
@@ -135,9 +140,19 @@ class Walk:
     def _beside(self, fields: Mapping[str, Any], file: str, line: int) -> None:
         """Look at what lies beside an entry, and at what it says about others' payloads."""
         self._payloads.match(fields["seq"], fields["payloads"], file, line)
-        if fields["type"] == _ERASED:
-            since = self.chain.first or 0
-            self._payloads.erase(fields["seq"], fields["actor"], fields["body"], since)
+        seq, kind, body = fields["seq"], fields["type"], fields["body"]
+        if kind == _ERASED:
+            since = seq if isinstance(self._part, OneRun) else self.chain.first or 0
+            self._payloads.erase(seq, fields["actor"], body, since)
+        elif kind in _KEYS:
+            for problem in self.keys.follow(seq, kind, body):
+                where = Where(file, line, seq)
+                self._findings.add(Verdict.TRUST, Flaw.KEYS_DIFFER, where, problem)
+            if "succeeds" in body:
+                message = f"log goes on where another had to end: {_last_head(body['succeeds'])}"
+                self._findings.add(
+                    Verdict.COMPLETENESS, Flaw.LOG_SUCCEEDS, Where(file, line, seq), message
+                )
 
     def _fill(self, part: Part, end: int) -> None:
         """Put hashes in the place of the entries up to `end`."""
@@ -211,6 +226,14 @@ class _TileCheck:
 
     def _say(self, file: str | None, message: str) -> None:
         self._findings.add(Verdict.INTEGRITY, Flaw.TILE_DIFFERS, Where(file), message)
+
+
+def _last_head(note: object) -> str:
+    try:
+        head = parse_checkpoint(note_text(str(note)))
+    except InvalidInputError:
+        return "it does not say which"
+    return f"`{head.origin}` with {head.size} entries"
 
 
 def _reason(raw: bytes, exc: InvalidInputError) -> str:

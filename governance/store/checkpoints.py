@@ -9,12 +9,12 @@ between them leaves a kept file that is older than the database, which is consis
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from governance.errors import InvalidInputError, TamperedError, UnavailableError
+from governance.errors import InvalidInputError, RefusedError, TamperedError, UnavailableError
 from governance.ids import Origin
 from governance.ledger.checkpoint import (
     Checkpoint,
@@ -22,13 +22,16 @@ from governance.ledger.checkpoint import (
     parse_checkpoint,
     sign_checkpoint,
 )
-from governance.ports import Head, Signer
+from governance.ledger.entry import Kind
+from governance.ledger.keys import KEY_KINDS, signing_after
+from governance.ports import Head, Reader, Signer
 
 __all__ = [
     "CHECKPOINT_AFTER_S",
     "CHECKPOINT_ENTRIES",
     "Charter",
     "KeptCheckpoint",
+    "refuse_strangers",
     "sync_directory",
 ]
 
@@ -130,21 +133,38 @@ class Charter:
                 hint="open each log with its own key",
             )
 
-    def sign(self, head: Head, stored: Callable[[int], str | None]) -> str:
-        """Sign `head`, read in this transaction, unless the log would belie the kept checkpoint.
+    def sign(
+        self, reader: Reader, stored: Callable[[int], str | None], also: Sequence[Signer] = ()
+    ) -> str:
+        """Sign the head as `reader` sees it, unless the log would belie the kept checkpoint.
 
-        Raises TamperedError then, UnavailableError without a signer.
+        Raises TamperedError then, UnavailableError without a signer, RefusedError when no key at hand
+        may sign any more.
         """
+        head = reader.head()
         if self.kept is not None:
             self.kept.check(self.kept.read(), head, stored)
         if self.signer is None:
             raise UnavailableError("log has no key to sign with", hint="open it with its key")
-        return sign_checkpoint(Checkpoint(self.origin, head.size, head.root), self.signer)
+        signers = (self.signer, *also)
+        refuse_strangers(reader, signers)
+        return sign_checkpoint(Checkpoint(self.origin, head.size, head.root), *signers)
 
     def keep(self, note: str) -> None:
         """Keep a note that is durable in the database."""
         if self.kept is not None:
             self.kept.replace(note)
+
+
+def refuse_strangers(reader: Reader, signers: Sequence[Signer]) -> None:
+    """Raise RefusedError unless one of `signers` holds a key that the log names as signing from here on."""
+    latest = reader.latest((Kind.LOG_CREATED, *KEY_KINDS))
+    signing = [] if latest is None else signing_after(latest.entry)
+    if not any(signer.verifier_key in signing for signer in signers):
+        raise RefusedError(
+            f"key `{signers[0].verifier_key[:160]}` is not one of log `{signers[0].origin}`, or no longer",
+            hint="bring back the key that belongs to it; finish a rotation with `governance keys rotate`",
+        )
 
 
 def sync_directory(path: Path) -> None:

@@ -175,11 +175,11 @@ class _MemoryTransaction(_MemoryReader):
         self.moment = replace(self.moment, records=tuple(kept))
         return records
 
-    def sign(self) -> tuple[int, str]:
+    def sign(self, also: Sequence[Signer] = ()) -> tuple[int, str]:
         now = self.moment
         notes = dict(now.checkpoints)
         if now.tip.size not in notes:
-            notes[now.tip.size] = self._charter.sign(self.head(), notes.get)
+            notes[now.tip.size] = self._charter.sign(self, notes.get, also)
             self.moment = replace(now, checkpoints=tuple(notes.items()))
         return now.tip.size, notes[now.tip.size]
 
@@ -307,6 +307,15 @@ class MemoryStore:
 
     def scrub(self) -> bool:
         return True
+
+    def rekey(
+        self, work: Callable[[Transaction], object], also: Sequence[Signer]
+    ) -> tuple[int, str]:
+        def change(transaction: _MemoryTransaction) -> tuple[int, str]:
+            work(transaction)
+            return transaction.sign(also)
+
+        return self._run(change)
 
     def close(self) -> None:
         with self._lock:

@@ -109,10 +109,14 @@ def start(origin: Origin) -> Tip:
     return Tip(origin=origin, size=0, last=genesis(origin), ts=Micros(0), edge=Edge())
 
 
-def log_created(signer: Signer | None) -> Draft:
-    """The first entry of every log: the keys it will sign with. They inform; a verifier pins its own."""
+def log_created(signer: Signer | None, succeeds: str | None = None) -> Draft:
+    """The first entry of every log: the keys it will sign with, and the last head of the log before it.
+
+    They inform; a verifier pins its own.
+    """
     keys = [signer.verifier_key] if signer is not None else []
-    return Draft(Kind.LOG_CREATED, SYSTEM, {"keys": keys})
+    before = {} if succeeds is None else {"succeeds": succeeds}
+    return Draft(Kind.LOG_CREATED, SYSTEM, {"keys": keys, **before})
 
 
 def extend(tip: Tip, entry: Entry) -> Tip:

@@ -7,15 +7,15 @@ database that does not continue the checkpoint kept outside it. Several processe
 import collections
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, TypeVar
 
-from governance.errors import InvalidInputError, RefusedError, TamperedError, UnavailableError
+from governance.errors import InvalidInputError, TamperedError, UnavailableError
 from governance.ids import Origin
 from governance.ports import Clock, Reader, Signer, Transaction
-from governance.store.checkpoints import Charter, KeptCheckpoint
+from governance.store.checkpoints import Charter, KeptCheckpoint, refuse_strangers
 from governance.store.connection import BUSY_TIMEOUT_S, connect, translate
 from governance.store.files import check_file, new_file
 from governance.store.keyring import Keyring
@@ -65,11 +65,13 @@ class SqliteStore:
         salts: Callable[[int], bytes],
         kept_checkpoint: Path | None = None,
         keyring: Path | None = None,
+        succeeds: str | None = None,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> "SqliteStore":
-        """Begin a log in a new file, whose first entry names its keys, and its keyring in another.
+        """Begin a log in a new file, whose first entry names its keys and the log that it `succeeds`.
 
-        Without `keyring` that lies beside the file. Raises ConflictError when either exists.
+        Its keyring is another file; without `keyring` that lies beside this one. Raises ConflictError
+        when either exists.
         """
         charter = _charter(origin, signer, salts, kept_checkpoint)
         keys = keyring or _beside(path)
@@ -78,7 +80,7 @@ class SqliteStore:
         try:
             ring = Keyring.create(keys, origin, salts)
             made.append(keys)
-            _lay_down(path, charter, ring, clock)
+            _lay_down(path, charter, ring, clock, succeeds)
             ring.close()
             store = cls._open(path, charter, keys, busy_timeout_s)
         except BaseException:
@@ -156,6 +158,15 @@ class SqliteStore:
     def checkpoint(self) -> tuple[int, str]:
         return self._writer.write(SqliteTransaction.sign)
 
+    def rekey(
+        self, work: Callable[[Transaction], object], also: Sequence[Signer]
+    ) -> tuple[int, str]:
+        def change(transaction: SqliteTransaction) -> tuple[int, str]:
+            work(transaction)
+            return transaction.sign(also)
+
+        return self._writer.write(change)
+
     def scrub(self) -> bool:
         # A checkpoint writes what was deleted over the old pages, and cuts the write-ahead log that holds
         # them still. It waits for readers, and others wait for it meanwhile: not long.
@@ -199,7 +210,9 @@ def _charter(
     return Charter(origin, salts, signer, KeptCheckpoint(kept) if kept is not None else None)
 
 
-def _lay_down(path: Path, charter: Charter, keyring: Keyring, clock: Clock) -> None:
+def _lay_down(
+    path: Path, charter: Charter, keyring: Keyring, clock: Clock, succeeds: str | None
+) -> None:
     """Write the schema and entry 0 in one transaction: a crash leaves an empty file or a whole log."""
     from sqlalchemy import create_mock_engine
     from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
@@ -227,7 +240,7 @@ def _lay_down(path: Path, charter: Charter, keyring: Keyring, clock: Clock) -> N
         )
         commit = Commit(connection, charter, keyring, Moves(tip), {}, alone=True)
         transaction = SqliteTransaction(commit)
-        transaction.append(log_created(charter.signer), clock())
+        transaction.append(log_created(charter.signer, succeeds), clock())
         transaction.keep()
         commit.write()
         connection.execute("COMMIT")
@@ -266,7 +279,8 @@ def _check_evidence(connection: sqlite3.Connection, charter: Charter, keyring: K
             hint="an older keyring cannot read what was written since: bring back the newest",
         )
     if charter.signer is not None:
-        _check_key(_reader(connection, charter.origin, keyring), charter, charter.signer)
+        # A log is not signed with a key that it does not name as its own.
+        refuse_strangers(_reader(connection, charter.origin, keyring), (charter.signer,))
     if charter.kept is not None:
         _check_kept(connection, charter, keyring, charter.kept)
 
@@ -287,16 +301,6 @@ def _complete_erasure(connection: sqlite3.Connection, keyring: Keyring) -> bool:
 
 def _beside(path: Path) -> Path:
     return path.with_suffix(".keyring")
-
-
-def _check_key(reader: SqliteReader, charter: Charter, signer: Signer) -> None:
-    """Refuse to sign a log with a key that it does not name as its own."""
-    keys = [key for first in reader.records(limit=1) for key in first.entry.body.get("keys", ())]
-    if signer.verifier_key not in keys:
-        raise RefusedError(
-            f"key `{signer.verifier_key[:160]}` is not one of log `{charter.origin}`",
-            hint="bring back the key that belongs to it",
-        )
 
 
 def _check_kept(

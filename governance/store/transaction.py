@@ -22,7 +22,7 @@ from governance.ledger.erasure import (
     owners_of,
 )
 from governance.ledger.merkle import completed_by
-from governance.ports import RunHead
+from governance.ports import RunHead, Signer
 from governance.store.checkpoints import Charter
 from governance.store.content import payload_rows
 from governance.store.desk import SqliteLeases, SqlitePeople
@@ -176,13 +176,13 @@ class SqliteTransaction(SqliteReader):
         self._dooms = bool(numbers)
         return records
 
-    def sign(self) -> tuple[int, str]:
+    def sign(self, also: Sequence[Signer] = ()) -> tuple[int, str]:
         """Sign the head as this work sees it, unless it is signed already."""
         size = self._tip.size
         stored = self.tree.checkpoint
         note = stored(size)
         if note is None:
-            note = self._commit.charter.sign(self.head(), stored)
+            note = self._commit.charter.sign(self, stored, also)
             self._protect()
             self._connection.execute(_ADD_CHECKPOINT, (size, note))
         self._signed = size, note

@@ -9,7 +9,7 @@ from agents import Plays, call, calls, person, say, vote
 from agent import DurableAgent, tool
 from agent.models import ModelError
 from agent.tools import ToolResult
-from governance import Governance, Principal, assemble, queue, recovery
+from governance import Governance, Principal, assemble, keys, queue, recovery
 from governance.approval.model import Verdict
 from governance.assemble import KeySigner
 from governance.cli import main
@@ -17,8 +17,9 @@ from governance.config import Home
 from governance.erasure import erase
 from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
-from governance.ledger.checkpoint import sign_note
+from governance.ledger.checkpoint import Checkpoint, sign_checkpoint, sign_note
 from governance.ledger.entry import Record
+from governance.ledger.merkle import EMPTY_ROOT
 from governance.policy.document import load_policies
 from governance.policy.signature import Signed
 
@@ -159,11 +160,21 @@ def history() -> Sequence[Record]:
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory) -> Record:
-    """The entry that an export leaves in the log."""
+def installed(tmp_path_factory) -> Sequence[Record]:
+    """Every entry of a log that succeeds another, whose keys change, and that is exported."""
     folder = tmp_path_factory.mktemp("home")
     home = Home(folder, folder / "checkpoint")
-    assemble.init(home, Origin("test/docs"))
+    old = KeySigner.from_seed(Origin("test/before"), b"o" * 32)
+    head = sign_checkpoint(Checkpoint(old.origin, 1, EMPTY_ROOT), old)
+    assemble.init(home, Origin("test/docs"), head)
+    by, other = SubjectId("user:op"), KeySigner.from_seed(Origin("test/docs"), b"n" * 32)
+    with Governance.open(folder) as gov:
+        keys.add(gov.store, gov.clock, by, other)
+        for change in (
+            keys.retire(by, other.verifier_key, "yearly"),
+            keys.declare_compromised(by, other.verifier_key, since=1, reason="lost"),
+        ):
+            keys.change(gov.store, gov.clock, change)
     assert main(["export", str(folder / "bundle"), "--home", str(folder)]) == 0
     with Governance.open(folder) as gov:
-        return gov.store.read(lambda reader: reader.records())[-1]
+        return gov.store.read(lambda reader: reader.records())
