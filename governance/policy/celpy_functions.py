@@ -5,7 +5,6 @@ cel-python's own operators follow Python where types mix: `true == 1`, `'a' in '
 raises LookupError, ValueError, ArithmeticError or TypeError, which `Call` turns into an error value.
 """
 
-import datetime as dt
 import math
 import operator
 import re
@@ -138,8 +137,7 @@ def subtract(_meter: Meter, left: Value, right: Value) -> Value:
     if pair == ("timestamp", "duration"):
         return cel.TimestampType(left - right)
     if pair in (("duration", "duration"), ("timestamp", "timestamp")):
-        delta = dt.timedelta.__sub__ if pair[0] == "duration" else operator.sub
-        return times.length(delta(left, right))
+        return times.length(left - right)
     return _arithmetic(pair, operator.sub, left, right)
 
 

@@ -326,4 +326,4 @@ def _is_within(glob: Glob, wider: Glob) -> bool:
         return wider.matches(glob.pattern)
     head = wider.pattern.removesuffix("*")
     plain_head = wider.pattern.endswith("*") and "*" not in head
-    return glob == wider or (plain_head and glob.pattern.split("*")[0].startswith(head))
+    return glob == wider or (plain_head and glob.pattern.startswith(head))
