@@ -263,41 +263,43 @@ def test_where_the_other_opinions_differ(source: str, expected: tuple[object, ..
 
 REFUSED = {
     "arg.x == 1": ("unknown name `arg`", "did you mean `args`?"),
-    "args.x.frobs()": ("unknown function `frobs`", ""),
+    "args.x.frobs()": ("unknown function `frobs`", None),
     "strng(1) == '1'": ("unknown function `strng`", "did you mean `string`?"),
-    "args.list.reduce(r, i, 0, r + i) == 1": ("unknown function `reduce`", ""),
-    "args.list.min() == 1": ("unknown function `min`", ""),
-    "args{a: 1}": ("construct no messages", ""),
-    ".args == 1": ("begin with a dot", ""),
+    "args.list.reduce(r, i, 0, r + i) == 1": ("unknown function `reduce`", None),
+    "args.list.min() == 1": ("unknown function `min`", None),
+    "args{a: 1}": ("conditions construct no messages", ""),
+    ".args == 1": ("names do not begin with a dot", ""),
     "size() == 1": ("`size` takes 1 arguments, not 0", ""),
-    "args.list.map(args, 1) == 1": ("hides an input", ""),
-    "args.list.exists(x.y, true)": ("not a variable", ""),
-    "args.list.exists(x)": ("takes a variable and an expression", ""),
-    "has(args)": ("`has` takes a field", ""),
-    "has(args['x'])": ("`has` takes a field", ""),
-    "'abc": ("does not end on its line", ""),
-    "'\\q' == ''": ("unknown escape", ""),
-    r"r'\' == 'x' || r'\'": ("backslash before a quote", ""),
-    "'\\ud800' == ''": ("lone surrogate", ""),
+    "args.list.map(args, 1) == 1": ("variable `args` hides an input", "name it otherwise"),
+    "args.list.exists(x.y, true)": ("the first argument of `exists` is not a variable", ""),
+    "args.list.exists(x)": ("`exists` takes a variable and an expression", ""),
+    "has(args)": ("`has` takes a field", "write `has(args.field)`"),
+    "has(args['x'])": ("`has` takes a field", "write `has(args.field)`"),
+    "'abc": ("text literal does not end on its line", "write `\\n`"),
+    "'\\q' == ''": ("unknown escape in a text literal", "write `\\\\`"),
+    r"r'\' == 'x' || r'\'": ("raw text literal has a backslash before a quote", ""),
+    "'\\ud800' == ''": ("text literal holds a lone surrogate", ""),
     "args.a ==": ("not a CEL expression", ""),
-    "": ("empty", ""),
-    "   ": ("empty", ""),
-    "9223372036854775808 == 1": ("out of range", ""),
-    "x" * (CONDITION_BYTES_MAX + 1): ("exceeds 8192", ""),
-    "(" * 65 + "true" + ")" * 65: ("more than 64 brackets", ""),
-    "!" * 200 + "true": ("nests deeper than 96", ""),
-    "1" + " + 1" * 120 + " == 121": ("nests deeper than 96", ""),
-    "'" + "\\a" * 60: ("does not end on its line", ""),
+    "": ("condition is empty", ""),
+    "   ": ("condition is empty", ""),
+    "9223372036854775808 == 1": ("literal is out of range", ""),
+    "x" * (CONDITION_BYTES_MAX + 1): ("condition of 8193 bytes exceeds 8192", ""),
+    "(" * 65 + "true" + ")" * 65: ("condition nests more than 64 brackets", ""),
+    "!" * 200 + "true": ("condition nests deeper than 96 levels", ""),
+    "1" + " + 1" * 120 + " == 121": ("condition nests deeper than 96 levels", ""),
+    "'" + "\\a" * 60: ("text literal does not end on its line", "write `\\n`"),
 }
 
 
 @each_engine
 @pytest.mark.parametrize(("source", "expected"), REFUSED.items(), ids=range(len(REFUSED)))
-def test_is_refused_at_compile_time(engine: Engine, source: str, expected: tuple[str, str]) -> None:
+def test_is_refused_at_compile_time(
+    engine: Engine, source: str, expected: tuple[str, str | None]
+) -> None:
     with pytest.raises(ConditionError) as caught:
         engine.compile(source)
-    assert expected[0] in caught.value.message
-    assert expected[1] in caught.value.hint
+    assert caught.value.message == expected[0]
+    assert caught.value.hint == expected[1] or expected[1] is None  # each lists its own functions
     assert caught.value.line >= 1
     assert caught.value.column >= 1
 

@@ -137,6 +137,29 @@ false ? args.missing : true
 args.n == 4 ? args.missing : args.yes
 'a' < 'b' && 'B' < 'a' && b'a' <= b'a' && false < true && 2.5 >= 2
 args.text.matches('^t.c') && matches(args.text, 'cat$') && !args.text.matches('^cat')
+args.n in [3, 'x', 2.5] && !('3' in [3]) && !(3 in ['3']) && 2.5 in [2.5, 'a'] && 3u in [3] && !(args.yes in [1]) && args.none in [1, null]
+'b' in args.words && !('z' in args.words) && [1] in [[1], [2]] && !([3] in [[1], [2]]) && {'a': 1} in [{'a': 1}]
+args.yes ? args.list.exists(x, x == 2) : args.list.all(x, x == 2)
+(args.list.exists(x, x == 2) ? args.list.map(y, y) : args.list.filter(z, false)) == [1, 2, 3]
+args.list.exists(x, args.words.exists(y, args.map.exists(z, x == 3 && y == 'a' && z == 'a')))
+args.list.map(x, args.list.map(y, y)).map(z, z.size()) == [3, 3, 3] && args.list.filter(x, args.list.exists(y, y > x)) == [1, 2]
+args.map == {'a': 1, 'content-type': 'x'} && {'a': args.n, 'b': args.half} == {'a': 3, 'b': 0.5} && {args.text: 1}['tacocat'] == 1
+5 == args.n + 2 && 2 < args.n && 3 <= args.n && 4 > args.n && 3 >= args.n && 4 != args.n && !(4 <= args.n) && !(3 < args.n) && !(3 > args.n)
+args.n < 4 && args.n <= 3 && args.n > 2 && args.n >= 3 && args.n == 3.0 && args.n != 4.0 && args.half < 1 && !(args.n < 3) && !(args.n > 3)
+args.text.indexOf('t') == 0 && args.text.indexOf('t', 1) == 6 && args.text.indexOf('', 7) == 7 && args.text.lastIndexOf('t') == 6 && args.text.lastIndexOf('t', 5) == 0
+args.text.split('c') == ['ta', 'o', 'at'] && args.text.split('c', 1) == ['tacocat'] && args.text.split('c', -1).size() == 3 && args.text.split('', 1) == ['tacocat']
+args.text.replace('t', 'T', 1) == 'Tacocat' && args.text.replace('x', 'y') == 'tacocat' && args.text.replace('t', 'T', -1) == 'TacocaT' && args.text.replace('t', 'T', 9) == 'TacocaT'
+args.text.upperAscii() == 'TACOCAT' && 'ABCXYZ@['.lowerAscii() == 'abcxyz@[' && 'abcxyz`{'.upperAscii() == 'ABCXYZ`{' && args.text.trim() == 'tacocat'
+duration('-3730s').getSeconds() == -3730 && duration('-61s').getMinutes() == -1 && duration('-2500ms').getMilliseconds() == -500 && duration('3600s').getHours() == 1
+timestamp('2020-03-01T00:00:00Z').getMonth() == 2 && timestamp('2020-03-01T00:00:00Z').getDayOfMonth() == 0 && timestamp('2020-03-01T00:00:00Z').getDate() == 1
+timestamp('2020-01-01T23:59:59.999Z').getHours() == 23 && timestamp('2020-01-01T23:59:59.999Z').getSeconds() == 59 && timestamp('2020-01-01T23:59:59.999Z').getMinutes() == 59
+int(9007199254740993) == 9007199254740993 && uint(5u) == 5u && int(-0.5) == 0 && uint(0.9) == 0u && int('+5') == 5 && int(3u) == 3 && double('1e-3') == 0.001
+bool('1') && bool('t') && bool('TRUE') && bool('True') && !bool('0') && !bool('FALSE') && !bool('False') && bool('true') && !bool('false')
+string(true) == 'true' && string(false) == 'false' && string(-0.5) == '-0.5' && string(9223372036854775807) == '9223372036854775807' && string(b'a') == 'a' && string('a') == 'a'
+type(1u) == uint && type(1.5) == double && type(b'') == bytes && type([]) == list && type({}) == map && type(true) == bool && type(duration('1s')) == google.protobuf.Duration
+-(-9223372036854775807) == 9223372036854775807 && 0 - 1 == -1 && 2 - 3 == -1 && 3 * -2 == -6 && 1.5 - 0.5 == 1.0 && 2.0 * 1.5 == 3.0 && 5u * 2u == 10u && 7u % 4u == 3u
+timestamp(0) + duration('1s') == timestamp(1) && duration('1s') + timestamp(0) == timestamp(1) && timestamp(1) - duration('1s') == timestamp(0) && timestamp(1) - timestamp(0) == duration('1s')
+{1: 'a', 2u: 'b', true: 'c', 's': 'd'}.size() == 4 && {2u: 'b'}[2.0] == 'b' && 1.0 in {1: 'a'} && true in {true: 1} && !(false in {true: 1}) && !(1 in {true: 1})
 """.strip().splitlines()  # fmt: skip
 
 
@@ -278,6 +301,44 @@ FAILS = {
     "has(args.n.x)": "type",
     "principal.id == ''": "missing-key",
     "principal == {}": "missing-key",
+    "args.n < b'a'": "type",
+    "args.n >= duration('1s')": "type",
+    "args.n < timestamp(0)": "type",
+    "args.half > [1]": "type",
+    "args.text < 1": "type",
+    "args.text in b'a'": "type",
+    "args.none in 'a'": "type",
+    "[1] in {'a': 1}": "type",
+    "{1: 'a'}[2.5] == 'a'": "missing-key",
+    "{args.half: 1} == {}": "type",
+    "args.text.charAt('a') == ''": "type",
+    "args.text.indexOf('a', 1.0) == 1": "type",
+    "args.text.lastIndexOf('a', 'b') == 1": "type",
+    "args.text.substring('a') == ''": "type",
+    "args.text.substring(8) == ''": "range",
+    "args.text.substring(-1) == ''": "range",
+    "args.text.lastIndexOf('c', 8) == 0": "range",
+    "args.text.replace(1, 'a') == ''": "type",
+    "args.text.replace('a', 'b', 'c') == ''": "type",
+    "args.n.replace('a', 'b') == ''": "type",
+    "args.n.split('a') == []": "type",
+    "args.n.upperAscii() == ''": "type",
+    "args.n.indexOf('a') == 1": "type",
+    "args.n.lastIndexOf('a') == 1": "type",
+    "args.words.join(args.n) == ''": "type",
+    "bytes(args.n) == b''": "type",
+    "args.lone.size() == 1 && bytes(args.lone) == b''": "missing-key",
+    "duration('1s').getDayOfWeek() == 1": "type",
+    "duration('1s').getHours('UTC') == 1": "type",
+    "args.n.getHours() == 1": "type",
+    "args.text.getSeconds() == 1": "type",
+    "type(tool) == int": "type",
+    "-args.none == 1": "type",
+    "!args.half": "type",
+    "args.half % 2.0 == 0.5": "type",
+    "args.yes - args.yes == 1": "type",
+    "args.half / 'a' == 1.0": "type",
+    "1 / args.half == 1.0": "type",
 }
 
 
@@ -290,49 +351,70 @@ def test_fails_with_a_kind(source: str, kind: str) -> None:
 
 
 REFUSED = {
-    "'a' \"b\" == ''": ("not a CEL expression", (1, 5)),
-    "''''' == ''": ("does not end on its line", (1, 1)),
-    "''\"\"'' == ''": ("side by side", (1, 1)),
-    "'a\nb' == ''": ("does not end on its line", (1, 1)),
-    "rb'a' == b'a'": ("unknown prefix `rb`", (1, 1)),
-    r"b'\u0041' == b'A'": ("unknown escape", (1, 3)),
-    r"'\400' == ''": ("unknown escape", (1, 2)),
-    r"'\x4' == ''": ("unknown escape", (1, 2)),
-    r"'\U00110000' == ''": ("beyond the last character", (1, 2)),
-    r"true && '\ud800' == ''": ("lone surrogate", (1, 9)),
-    "b'\ud800' == b''": ("lone surrogate", (1, 1)),
-    r"r'''a\''' == ''": ("backslash before a quote", (1, 6)),
-    "args.`` == 1": ("malformed field name", (1, 6)),
-    "args.`a;b` == 1": ("malformed field name `a;b`", (1, 6)),
-    "`args` == 1": ("back quotes stand only around fields", (1, 1)),
-    "args.`split`(1) == 1": ("unknown function `", (1, 6)),
-    "18446744073709551616u == 1u": ("out of range", (1, 1)),
-    "1e999 == 1.0": ("out of range", (1, 1)),
-    "1" * 500 + ".0 == 1.0": ("out of range", (1, 1)),
-    "1. == 1.0": ("not a number", (1, 1)),
-    "true &&\n args.text.matches('(')": ("no regular expression", (2, 20)),
-    "args.text.matches('a{1001}')": ("no regular expression", (1, 19)),
-    "matches(args.text, '(?=a)')": ("no regular expression", (1, 20)),
-    "args.text.matches('" + "a" * 1025 + "')": ("no regular expression", (1, 19)),
-    "args.list.all(x, x, true)": ("names `x` twice", (1, 11)),
-    "args.list.filter(x, y, true)": ("takes a variable and an expression", (1, 11)),
-    "args.list.exists(x, y, x) && y": ("unknown name `y`", (1, 30)),
-    "args.text.substrin(1)": ("unknown function `substrin`", (1, 11)),
-    "args.text.substring()": ("`substring` takes 1 or 2 arguments, not 0", (1, 11)),
-    "string == 'string' && google == 1": ("unknown name `google`", (1, 23)),
-    "google.protobuf.Any == 1": ("unknown name `google`", (1, 1)),
-    ".int(1) == 1": ("begin with a dot", (1, 1)),
-    "int{} == 1": ("construct no messages", (1, 1)),
-    "args.yes ||\n  true{a: 1}": ("construct no messages", (2, 3)),
-    "true && arg": ("unknown name `arg`", (1, 9)),
-    "false ? true : tru": ("unknown name `tru`", (1, 16)),
-    "1 == 1 || true.foo()": ("unknown function `foo`", (1, 16)),
-    "has(args.true)": ("not a CEL expression", (1, 10)),
-    "args.yes &&\n  == 1": ("not a CEL expression", (2, 3)),
-    "'a' intrue": ("not a CEL expression", (1, 1)),
-    "'a' intrue{a: 1}": ("construct no messages", (1, 1)),
-    "'a'true": ("not a CEL expression", (1, 4)),
-    "true" + "[0]" * 100: ("nests deeper than 96", (1, 1)),
+    "'a' \"b\" == ''": ("not a CEL expression; ", (1, 5)),
+    "''''' == ''": ("text literal does not end on its line; write `\\n`", (1, 1)),
+    "''\"\"'' == ''": ("two text literals stand side by side; ", (1, 1)),
+    "'a\nb' == ''": ("text literal does not end on its line; write `\\n`", (1, 1)),
+    "rb'a' == b'a'": ("unknown prefix `rb` of a text literal; ", (1, 1)),
+    r"b'\u0041' == b'A'": ("unknown escape in a text literal; write `\\\\`", (1, 3)),
+    r"'\400' == ''": ("unknown escape in a text literal; write `\\\\`", (1, 2)),
+    r"'\x4' == ''": ("unknown escape in a text literal; write `\\\\`", (1, 2)),
+    r"'\U00110000' == ''": ("escape is beyond the last character; ", (1, 2)),
+    r"true && '\ud800' == ''": ("text literal holds a lone surrogate; ", (1, 9)),
+    "b'\ud800' == b''": ("text literal holds a lone surrogate; ", (1, 1)),
+    r"r'''a\''' == ''": ("raw text literal has a backslash before a quote; ", (1, 6)),
+    "args.`` == 1": ("malformed field name ``; ", (1, 6)),
+    "args.`a;b` == 1": ("malformed field name `a;b`; ", (1, 6)),
+    "`args` == 1": ("back quotes stand only around fields; ", (1, 1)),
+    "args.`split`(1) == 1": (
+        "unknown function `_______`; use one of all, charAt, contains, endsWith, exists, existsOne, exists_one, filter, getDate, getDayOfMonth, getDayOfWeek, getDayOfYear, getFullYear, getHours, getMilliseconds, getMinutes, getMonth, getSeconds, indexOf, join, lastIndexOf, lowerAscii, map, matches, replace, size, split, startsWith, substring, transformList, transformMap, trim, upperAscii",
+        (1, 6),
+    ),
+    "18446744073709551616u == 1u": ("literal is out of range; ", (1, 1)),
+    "1e999 == 1.0": ("literal is out of range; ", (1, 1)),
+    "1" * 500 + ".0 == 1.0": ("literal is out of range; ", (1, 1)),
+    "1. == 1.0": ("not a number; ", (1, 1)),
+    "true &&\n args.text.matches('(')": (
+        "pattern is no regular expression; RE2 syntax, no look-around",
+        (2, 20),
+    ),
+    "args.text.matches('a{1001}')": (
+        "pattern is no regular expression; RE2 syntax, no look-around",
+        (1, 19),
+    ),
+    "matches(args.text, '(?=a)')": (
+        "pattern is no regular expression; RE2 syntax, no look-around",
+        (1, 20),
+    ),
+    "args.text.matches('" + "a" * 1025 + "')": (
+        "pattern is no regular expression; RE2 syntax, no look-around",
+        (1, 19),
+    ),
+    "args.list.all(x, x, true)": ("`all` names `x` twice; ", (1, 11)),
+    "args.list.filter(x, y, true)": ("`filter` takes a variable and an expression; ", (1, 11)),
+    "args.list.exists(x, y, x) && y": (
+        "unknown name `y`; use one of agent, args, args_origin, env, now, principal, run, tool",
+        (1, 30),
+    ),
+    "args.text.substrin(1)": ("unknown function `substrin`; did you mean `substring`?", (1, 11)),
+    "args.text.substring()": ("`substring` takes 1 or 2 arguments, not 0; ", (1, 11)),
+    "string == 'string' && google == 1": ("unknown name `google`; did you mean `tool`?", (1, 23)),
+    "google.protobuf.Any == 1": ("unknown name `google`; did you mean `tool`?", (1, 1)),
+    ".int(1) == 1": ("names do not begin with a dot; ", (1, 1)),
+    "int{} == 1": ("conditions construct no messages; ", (1, 1)),
+    "args.yes ||\n  true{a: 1}": ("conditions construct no messages; ", (2, 3)),
+    "true && arg": ("unknown name `arg`; did you mean `args`?", (1, 9)),
+    "false ? true : tru": ("unknown name `tru`; did you mean `run`?", (1, 16)),
+    "1 == 1 || true.foo()": (
+        "unknown function `foo`; use one of all, charAt, contains, endsWith, exists, existsOne, exists_one, filter, getDate, getDayOfMonth, getDayOfWeek, getDayOfYear, getFullYear, getHours, getMilliseconds, getMinutes, getMonth, getSeconds, indexOf, join, lastIndexOf, lowerAscii, map, matches, replace, size, split, startsWith, substring, transformList, transformMap, trim, upperAscii",
+        (1, 16),
+    ),
+    "has(args.true)": ("not a CEL expression; ", (1, 10)),
+    "args.yes &&\n  == 1": ("not a CEL expression; ", (2, 3)),
+    "'a' intrue": ("not a CEL expression; write `in` as a word of its own", (1, 1)),
+    "'a' intrue{a: 1}": ("conditions construct no messages; ", (1, 1)),
+    "'a'true": ("not a CEL expression; ", (1, 4)),
+    "true" + "[0]" * 100: ("condition nests deeper than 96 levels; ", (1, 1)),
 }
 
 
@@ -340,8 +422,108 @@ REFUSED = {
 def test_is_refused_where_it_stands(source: str, expected: tuple[str, tuple[int, int]]) -> None:
     with pytest.raises(ConditionError) as caught:
         ENGINE.compile(source)
-    assert expected[0] in caught.value.message
+    assert f"{caught.value.message}; {caught.value.hint}" == expected[0]
     assert (caught.value.line, caught.value.column) == expected[1]
+
+
+MEBI = 1024 * 1024
+EDGES = {
+    "(args.text + 'x').size() > 0": ({"text": "x" * (MEBI - 1)}, {"text": "x" * MEBI}),
+    "(b'x' + bytes(args.text)).size() > 0": ({"text": "x" * 500_000}, {"text": "x" * MEBI}),
+    "(args.list + [1]).size() > 0": ({"list": [1] * 9_999}, {"list": [1] * 10_000}),
+    "args.text.split(',').size() > 0": ({"text": "," * 9_999}, {"text": "," * 10_000}),
+    "args.text.split('').size() > 0": ({"text": "x" * 10_000}, {"text": "x" * 10_001}),
+    "args.text.replace('x', 'yy').size() > 0": (
+        {"text": "x" * (MEBI // 4)},
+        {"text": "x" * (MEBI // 2 + 1)},
+    ),
+    "args.words.join('-').size() > 0": (
+        {"words": ["x" * (MEBI - 2), "y"]},
+        {"words": ["x" * (MEBI - 2), "yy"]},
+    ),
+    "double(args.text) > -1.0": ({"text": "0" * 399 + "1"}, {"text": "0" * 400 + "1"}),
+    "int(args.text) > -1": ({"text": "0" * 19 + "1"}, {"text": "0" * 20 + "1"}),
+    "duration(args.text) > duration('0s')": (
+        {"text": "1h" * 30 + "1m1s"},
+        {"text": "1h" * 30 + "1m1ss"},
+    ),
+    "args.list[args.n] > 0": ({"list": [1, 2], "n": 1}, {"list": [1, 2], "n": 2}),
+}
+
+
+@pytest.mark.parametrize(("source", "edge"), EDGES.items())
+def test_the_last_that_passes_and_the_first_that_does_not(
+    source: str, edge: tuple[dict[str, object], dict[str, object]]
+) -> None:
+    assert value(source, **edge[0]) is True
+    assert value(source, **edge[1]) == "range"
+
+
+def test_patterns_from_arguments_are_bounded() -> None:
+    assert value("args.text.matches(args.text)", text="a" * 1024) is True
+    assert value("args.text.matches(args.text)", text="a" * 1025) == "regex"
+
+
+@pytest.mark.parametrize("engine", ["closure", "celpy"])
+def test_a_source_up_to_the_limit(engine: str) -> None:
+    longest = "true" + " " * 8188
+    assert engine_by_name(engine).compile(longest).references == frozenset()
+    with pytest.raises(ConditionError, match="condition of 8193 bytes exceeds 8192"):
+        engine_by_name(engine).compile(longest + " ")
+    with pytest.raises(ConditionError, match="condition of 8193 bytes exceeds 8192"):
+        engine_by_name(engine).compile("'é'" + " " * 8189)  # bytes count, not characters
+
+
+@pytest.mark.parametrize("engine", ["closure", "celpy"])
+def test_who_asks_from_deep_in_the_stack_is_refused_with_a_place(engine: str) -> None:
+    compile_ = engine_by_name(engine).compile
+    compile_("true")  # what is loaded at first use is loaded
+
+    def sink(levels: int) -> object:
+        return compile_("!" * 90 + "true") if levels == 0 else sink(levels - 1)
+
+    room = sys.getrecursionlimit() - len(inspect.stack(0))
+    with pytest.raises(ConditionError) as caught:
+        sink(room - 60)
+    assert caught.value.message == "condition nests too deep"
+    assert (caught.value.line, caught.value.column) == (1, 1)
+
+
+def test_a_text_that_no_file_can_hold_is_a_failure() -> None:
+    assert value("bytes(args.text) == b''", text="\ud800") == "range"
+    assert value("args.text.matches('a')", text="\ud800") == "regex"
+    assert value("args.text.matches(args.text)", text="\ud800") == "regex"
+
+
+LONG_NAME = "x" * 100
+
+
+@pytest.mark.parametrize("engine", ["closure", "celpy"])
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (LONG_NAME, f"unknown name `{'x' * 80}`"),
+        (f"{LONG_NAME}(1)", f"unknown function `{'x' * 80}`"),
+        (f"args.{LONG_NAME}()", f"unknown function `{'x' * 80}`"),
+    ],
+)
+def test_a_long_name_is_cut_in_a_message(engine: str, source: str, words: str) -> None:
+    with pytest.raises(ConditionError) as caught:
+        engine_by_name(engine).compile(source)
+    assert caught.value.message == words
+
+
+@pytest.mark.parametrize(
+    "brackets",
+    ["[] == [] && ", "{} == {} && ", "(true) && ", "args.list[0] == 1 && ", "'([{' != '' && "],
+)
+@pytest.mark.parametrize("engine", ["closure", "celpy"])
+def test_brackets_that_are_closed_are_no_depth(engine: str, brackets: str) -> None:
+    """Nor do brackets that close nothing make room for more."""
+    compile_ = engine_by_name(engine).compile
+    compile_(brackets * 100 + "(" * 60 + "true" + ")" * 60)
+    with pytest.raises(ConditionError, match="more than 64 brackets"):
+        compile_(brackets * 10 + "(" * 65 + "true" + ")" * 65)
 
 
 WORDS = [
