@@ -1,13 +1,14 @@
 """Two policy sets side by side: what changes for the call counts, what only names rules otherwise does not."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from governance.policy.compare import Comparison, Judged, Shift, shift
+from governance.policy.compare import Comparison, Judged, Shift, agree, shift
 from governance.policy.decide import decide
 from governance.policy.document import load_policies
-from governance.policy.model import Effect, RiskProfile
+from governance.policy.model import Effect, RiskProfile, Tier
 from governance.policy.suite_scene import Stage
 
 TOOLS = {"get": RiskProfile(verb="READ", side_effect=False)}
@@ -73,3 +74,20 @@ def test_the_widest_change_comes_first():
     assert list(Shift)[:2] == [Shift.DENY_TO_ALLOW, Shift.ALLOW_TO_DENY]
     allowed = decide(one("allow"), judged(one("allow"))[0].inputs)
     assert shift(allowed, allowed) is None
+
+
+def test_decisions_agree_whatever_set_and_cost_but_not_whatever_reason():
+    here, there = (
+        judged(one(effect, id=id))[0].decision for effect, id in [("allow", "r"), ("allow", "s")]
+    )
+    assert agree(here, replace(here, steps=here.steps + 1, policy=there.policy))
+    assert not agree(here, there)  # another rule
+    assert not agree(here, replace(here, reasons=("rule-error",)))
+    assert not agree(here, replace(here, tier=Tier.HIGH))
+
+
+def test_a_change_as_data_has_these_fields():
+    (change,) = Comparison(one("deny")).changes(judged(one("allow")))
+    body = change.to_json()
+    assert list(body) == ["shift", "case", "tool", "before", "after"]
+    assert (body["shift"], body["case"], body["tool"]) == ("allow-to-deny", "c0", "get")

@@ -139,15 +139,46 @@ def test_demands_of_several_rules_add_up() -> None:
     assert decision.reasons == ("rule-error",)
 
 
+def asking(roles: int, *more: str) -> Decision:
+    holds = [
+        f"{{id: r{n:02}, effect: require_approval, approval: {{quorum: [{{role: r{n}}}]}}}}"
+        for n in range(roles)
+    ]
+    return decided(policy(*holds, *more))
+
+
 def test_more_roles_than_one_request_can_ask_deny() -> None:
-    rules = policy(
-        *(
-            f"{{id: r{n}, effect: require_approval, approval: {{quorum: [{{role: r{n}}}]}}}}"
-            for n in range(17)
-        )
-    )
-    decision = decided(rules)
+    most = asking(16)
+    assert (most.effect, most.reasons) == (Effect.REQUIRE_APPROVAL, ())
+    assert most.demands is not None
+    assert len(most.demands.quorum) == 16
+    decision = asking(17)
     assert (decision.effect, decision.reasons) == (Effect.DENY, ("too-many-seats",))
+    assert decision.demands is None
+    assert len(decision.rules) == 17
+    failing = asking(17, f'{{id: s, when: "{ERROR}", effect: require_approval}}')
+    assert failing.reasons == ("rule-error", "too-many-seats")
+    assert failing.errors == (("p/s", "missing-key"),)
+
+
+def test_what_failed_is_told_beside_what_held() -> None:
+    failing = f'{{id: z, when: "{ERROR}", effect: %s}}'
+    for effect, applying in (("deny", "deny"), ("require_approval", "require_approval")):
+        decision = decided(policy(f"{{id: a, effect: {applying}}}", failing % effect))
+        assert decision.rules == ("p/a", "p/z")
+        assert decision.errors == (("p/z", "missing-key"),)
+        assert decision.reasons == ("rule-error",)
+    allowed = decided(policy("{id: a, effect: allow}", failing % "allow"))
+    assert (allowed.effect, allowed.rules) == (Effect.ALLOW, ("p/a",))
+    assert (allowed.errors, allowed.reasons) == ((("p/z", "missing-key"),), ())
+    held = decided(policy("{id: a, effect: allow}", failing % "allow"), RiskProfile())
+    assert (held.effect, held.rules, held.reasons) == (
+        Effect.REQUIRE_APPROVAL,
+        ("p/a",),
+        ("tier-high",),
+    )
+    assert held.errors == (("p/z", "missing-key"),)
+    assert held.demands == Demands((Seat("approver", 1),), 86_400, 3600)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +351,33 @@ def test_messages_of_several_rules_are_joined_and_others_unheard() -> None:
         "{id: c, effect: allow, message: \"'three'\"}",
     )
     assert decided(rules).message == "one; two"
+
+
+def test_five_messages_are_heard_and_cost_nothing() -> None:
+    said = [f"{{id: r{n}, effect: deny, message: \"'m{n}'\"}}" for n in range(6)]
+    decision = decided(policy(*said))
+    assert decision.message == "m0; m1; m2; m3; m4"
+    assert decision.steps == 0
+    whole = policy('{id: a, effect: deny, message: "args.long"}')
+    assert decided(whole, args={"long": "x" * 500}).message == "x" * 500
+    assert decided(whole, args={"long": "x" * 501}).message == "x" * 499 + "…"
+
+
+def test_as_many_rules_as_are_named() -> None:
+    hundred = [f"{{id: r{n}, effect: deny}}" for n in range(100)]
+    assert decided(policy(*hundred)).reasons == ()
+    assert decided(policy(*hundred, "{id: x, effect: deny}")).reasons == ("more-rules",)
+    shadows = [rule.replace("}", ", mode: shadow}") for rule in hundred]
+    assert "more-rules" not in decided(policy(*shadows)).reasons
+    assert "more-rules" in decided(policy(*shadows, "{id: x, effect: deny, mode: shadow}")).reasons
+
+
+def test_shadow_rules_have_a_budget_of_their_own() -> None:
+    bombs = [f'{{id: b{n}, when: "{BOMB}", effect: allow}}' for n in range(30)]
+    shadow = f'{{id: s, when: "{TRUE}", effect: deny, mode: shadow}}'
+    decision = decided(policy(*bombs, shadow), args={"l": list(range(1000)), "n": 1})
+    assert decision.steps == module.DECISION_STEPS_MAX
+    assert decision.shadow == (("p/s", "deny"),)
 
 
 def test_a_decision_with_very_many_rules_fits_an_entry() -> None:

@@ -131,6 +131,8 @@ def test_a_rule_without_condition_has_none(policies):
             [("a side effect, and nothing else is declared", "high")],
         ),
         (RiskProfile(side_effect=False), [("declared to have no side effect", "low")]),
+        (RiskProfile(verb="READ", side_effect=False), [("verb READ", "low")]),
+        (RiskProfile(risk_tier=Tier.LOW, side_effect=True), [("declared as low", "low")]),
     ],
 )
 def test_the_tier_is_told_with_what_says_so_the_highest_first(policies, profile, told):
@@ -144,6 +146,15 @@ def test_a_tier_that_no_declaration_explains_is_told_as_given(policies):
     given["tool"]["risk_tier"] = "critical"
     first = explain(policies, given).signals[0]
     assert (first.what, first.tier) == ("as the input says", "critical")
+
+
+def test_a_record_without_declared_tier_is_explained_too(policies):
+    given = inputs("t", {"t": RiskProfile(side_effect=True)})
+    del given["tool"]["declared_tier"]
+    del given["tool"]["profiled"]
+    assert [s.what for s in explain(policies, given).signals] == [
+        "a side effect, and nothing else is declared"
+    ]
 
 
 @pytest.mark.parametrize("bad", [{}, {"tool": 7}, inputs(args={"x": "\0"}), inputs(args=[])])
@@ -165,6 +176,54 @@ def test_what_can_come_out_either_way_is_asked_about(policies):
         "{policy: p, version: 1, rules: [{id: a, when: 'run.untrusted || 1 == 2', effect: deny}]}"
     )
     assert dissect(load_policies({"p": text})).asks("p/a") == ("run.untrusted",)
+
+
+def test_an_explanation_as_data_has_these_fields():
+    policies = load_policies({"desk.yaml": POLICY})
+    explained = explain(policies, inputs(args={"cents": 900}, run={"untrusted": True}))
+    body = explained.to_json()
+    assert body["decision"] == {**explained.decision.to_json(), "message": None}
+    assert body["signals"] == [{"what": "verb FINANCIAL", "tier": "critical"}]
+    assert body["passed_over"] == ["desk/reads"]
+    night, trial, _, small = body["rules"]
+    assert night == {
+        "rule": "desk/night",
+        "file": "desk.yaml",
+        "line": 4,
+        "description": "Nothing at night.",
+        "effect": "deny",
+        "mode": "enforce",
+        "value": False,
+        "binds": False,
+        "determines": False,
+        "steps": 9,
+        "when": {
+            "text": "now.getHours() >= 22 || now.getHours() < 6",
+            "value": False,
+            "form": "||",
+            "parts": [
+                {"text": "now.getHours() >= 22", "value": False},
+                {"text": "now.getHours() < 6", "value": False},
+            ],
+        },
+    }
+    assert (trial["mode"], trial["binds"], trial["steps"]) == ("shadow", True, 4)
+    assert [part.get("form") for part in small["when"]["parts"]] == [None, "!"]
+
+
+def test_the_message_is_told_with_the_decision():
+    text = (
+        "{policy: p, version: 1, rules: [{id: r, effect: deny, message: \"'no, ' + tool.name\"}]}"
+    )
+    explained = explain(load_policies({"p": text}), inputs())
+    assert explained.to_json()["decision"]["message"] == "no, refund"
+    assert explained.to_json()["rules"][0] == {
+        **explained.to_json()["rules"][0],
+        "when": None,
+        "steps": 0,
+        "description": "",
+        "determines": True,
+    }
 
 
 # --- splitting ---------------------------------------------------------------------------------------

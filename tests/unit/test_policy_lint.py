@@ -15,7 +15,14 @@ from governance.errors import InvalidInputError
 from governance.ids import Digest
 from governance.policy import lint as module
 from governance.policy.cel import Activation, Outcome, engine_by_name
-from governance.policy.declarations import Kind, ToolShape, declared_inputs, schema_type
+from governance.policy.declarations import (
+    Kind,
+    Member,
+    ToolShape,
+    Type,
+    declared_inputs,
+    schema_type,
+)
 from governance.policy.document import load_policies, read_policies
 from governance.policy.lint import Code, Lint, Severity, Toolbox, check, refuse_unfit
 from governance.policy.model import RiskProfile
@@ -100,6 +107,7 @@ NEVER = {
     "args.order in ['1001', 1002]": "`args.order` (text) is never int; write `'1002'` if a text is meant",
     "args.amount_cents in args.tags": "`args.amount_cents` (int) is in no list of text; ",
     "args.tags.exists(t, t == 5)": "`==` compares text with int; write `'5'` if a text is meant",
+    "[1, 2].exists(n, n == 'a')": "`==` compares int with the text `a`; ",
     "args.lines.all(l, l.sku > 5)": "`>` compares text with int; write `'5'` if a text is meant",
     # words that a value never is
     "tool.risk_tier == 'High'": "`tool.risk_tier` is never `High`; did you mean `high`?",
@@ -196,6 +204,13 @@ def test_what_comes_out_and_likely_not_as_meant_is_a_warning(when: str) -> None:
         "'reason' in args && args['reason'] == 'x'",
         "!('reason' in args) || args.reason == 'x' || run.untrusted",
         "(has(args.reason) && args.urgent) && args.reason == 'x'",
+        "args.reason == 'x' && has(args.reason) && run.untrusted",
+        "run.untrusted && args.reason == 'x' && has(args.reason)",
+        "has(args.reason) && args.urgent ? args.reason == 'x' : args.urgent",
+        "!has(args.reason) || !args.urgent ? args.urgent : args.reason == 'x'",
+        "(has(args.reason) && args.urgent || has(args.reason)) && args.reason == 'x'",
+        "!(!has(args.reason) || args.urgent) && args.reason == 'x'",
+        "!has(args.reason) ? args.urgent : args.reason == 'x'",
         "args.note == null || args.note == 'x'",
         "args.note != null && args.note.startsWith('x')",
         "'refund' in run.calls && run.calls['refund'] > 3",
@@ -225,6 +240,22 @@ def test_what_is_right_is_not_talked_about(when: str) -> None:
     assert told(when) == []
 
 
+@pytest.mark.parametrize(
+    "when",
+    [
+        "(has(args.reason) || args.urgent) && args.reason == 'x'",
+        "!(has(args.reason) && args.urgent) ? args.reason == 'x' : args.urgent",
+        "!has(args.reason) && args.reason == 'x'",
+        "has(args.reason) || args.reason == 'x'",
+        "has(args.reason) ? args.urgent : args.reason == 'x'",
+        "(has(args.note) && args.urgent || has(args.reason)) && args.reason == 'x'",
+    ],
+)
+def test_what_makes_nothing_sure_is_no_guard(when: str) -> None:
+    missing = "`args.reason` may be missing, and then the rule denies; ask `has(args.reason)` first"
+    assert told(when) == [f"warning: {missing}"]
+
+
 def test_a_missing_field_matters_as_the_effect_has_it() -> None:
     asked = "`args.reason` may be missing, and then the rule asks for approval; ask `has(args.reason)` first"
     assert told("args.reason == 'x'", "require_approval") == [f"warning: {asked}"]
@@ -243,6 +274,13 @@ def test_arguments_are_those_of_the_tools_that_a_rule_is_about() -> None:
     assert told("args.amount_cents > 5", match="{agents: ['agent:x'], tiers: [critical]}") == []
     absent = "no tool that the rule is about has `args.amount_cents`; use one of order"
     assert told("args.amount_cents > 5", match="{verbs: [READ]}") == [f"error: {absent}"]
+
+
+def test_a_schema_that_admits_no_value_is_named_so() -> None:
+    tools = {"t": ToolShape(RiskProfile(), takes(a={"type": []}))}
+    assert told("args.a == 1", match="{}", tools=tools) == [
+        "error: `==` compares `args.a` (nothing) with int; "
+    ]
 
 
 def test_one_of_two_types_is_enough() -> None:
@@ -275,9 +313,72 @@ def test_without_tools_nothing_is_said_of_arguments() -> None:
     assert told("args.anything > 5 && args_origin.it != 'user'", "allow", tools=None) == []
     assert told("args.x.y.z == tool.name && args.exists(k, k == 'a')", "allow", tools=None) == []
     assert told("tool.verb == 'delete'", tools=None) == []
+    assert told("args.x + true == 1", tools=None) == [
+        "error: `+` takes no anything and bool; write `'true'` if a text is meant"
+    ]
     assert told("args_origin.it != 'User'", "allow", tools=None) == [
         "error: `args_origin.it` is never `User`; did you mean `user`?"
     ]
+
+
+COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+def test_what_two_tools_say_of_a_field_is_joined_part_by_part() -> None:
+    one = takes(
+        counts=COUNTS, tags={"type": "array", "items": {"type": "string"}}, kind={"const": "a"}
+    )
+    two = takes(
+        counts=COUNTS,
+        tags={"type": "array", "items": {"type": "integer"}},
+        kind={"enum": ["b", "c"]},
+    )
+    tools = {"a": ToolShape(RiskProfile(), one), "b": ToolShape(RiskProfile(), two)}
+
+    def of_both(when: str) -> list[str]:
+        return told(when, "allow", "{}", tools=tools)
+
+    assert of_both("args.counts.x == 'y'") == [
+        "error: `==` compares `args.counts.x` (int) with the text `y`; "
+    ]
+    assert of_both("args.counts.x == 1 && args.tags[0] == 'y' && args.tags[0] == 1") == []
+    assert of_both("args.tags[0] == true") == [
+        "error: `==` compares int or text with bool; write `'true'` if a text is meant"
+    ]
+    assert of_both("args.kind in ['a', 'b', 'c']") == []
+    assert of_both("[args.kind].exists(k, k == 'd')") == [
+        "error: the value is never `d`; use one of a, b, c"
+    ]
+    assert of_both("args.kind == 'd'") == ["error: `args.kind` is never `d`; use one of a, b, c"]
+    mixed = {
+        **tools,
+        "c": ToolShape(RiskProfile(), takes(counts={"type": "string"}, kind={"type": "string"})),
+    }
+    assert told("args.counts == 'y' && args.kind == 'd'", "allow", "{}", tools=mixed) == []
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"type": "object", "additionalProperties": {"$ref": "#"}},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}},
+        {"type": "array", "items": {"$ref": "#"}},
+        {"anyOf": [{"$ref": "#"}, {"type": "string"}]},
+        {"oneOf": [{"type": "string"}, {"$ref": "#"}]},
+    ],
+)
+def test_a_schema_that_refers_to_itself_is_followed_so_far(inner: dict[str, Any]) -> None:
+    assert schema_type(inner).kinds
+
+
+def test_patterns_of_names_leave_a_schema_open() -> None:
+    closed = takes(a={"type": "integer"})
+    for more in ({"patternProperties": {"^x": {"type": "string"}}}, {"additionalProperties": True}):
+        assert schema_type({**closed, **more}).member("x_1") is not None
+    typed = {**closed, "additionalProperties": {"type": "string"}}
+    assert schema_type(typed).member("b") == Member(schema_type({"type": "string"}), always=False)
+    assert schema_type({**typed, "patternProperties": {"^x": {}}}).open
+    assert schema_type(closed).member("b") is None
 
 
 def test_an_open_schema_may_hold_other_fields() -> None:
@@ -419,6 +520,7 @@ def test_a_message_that_fails_is_no_reason_to_refuse_a_rule() -> None:
     text = text.replace("'pay ' + args.amount_cents", "args.amount_cents")
     (lint,) = check(read_policies({"p": text}), {"refund": TOOLS["refund"]})
     assert (lint.severity, lint.message) == (Severity.WARNING, "message is int, not text")
+    assert lint.code is Code.TYPE
 
 
 class Lenient:
@@ -601,6 +703,10 @@ def test_the_shipped_policies_hold_no_error(file: Path, tmp_path: Path) -> None:
         ({"type": "number"}, {Kind.INT, Kind.DOUBLE}),
         ({"type": ["string", "null"]}, {Kind.TEXT, Kind.NULL}),
         ({"const": "x"}, {Kind.TEXT}),
+        ({"const": None}, {Kind.NULL}),
+        ({"const": True}, {Kind.BOOL}),
+        ({"enum": [1.5]}, {Kind.INT, Kind.DOUBLE}),
+        ({"type": []}, set()),
         ({"enum": ["x", 1, None, True]}, {Kind.TEXT, Kind.INT, Kind.DOUBLE, Kind.NULL, Kind.BOOL}),
         ({"enum": [[], {}]}, {Kind.LIST, Kind.MAP}),
         ({"oneOf": [{"type": "boolean"}, {"type": "array"}]}, {Kind.BOOL, Kind.LIST}),
@@ -628,6 +734,109 @@ def test_a_schema_says_what_a_value_may_be(schema: dict[str, Any], expected: set
 )
 def test_what_a_schema_leaves_open_may_be_anything(schema: object) -> None:
     assert schema_type(schema).kinds == set(Kind)
+
+
+CODES = {
+    "args.amout_cents > 5": Code.UNKNOWN_FIELD,
+    "tool.verbb == 'READ'": Code.UNKNOWN_FIELD,
+    "args.amount_cents.net > 5": Code.TYPE,
+    "args.order == 1001": Code.TYPE,
+    "args.order in [1002]": Code.TYPE,
+    "args.amount_cents in args.tags": Code.TYPE,
+    "args.order + 1 == 'x'": Code.TYPE,
+    "-args.order == 1": Code.TYPE,
+    "size(args.amount_cents) > 3": Code.TYPE,
+    "'clerk' in principal.tenant": Code.TYPE,
+    "args.order['a'] == 'b'": Code.TYPE,
+    "args.order.exists(x, x == 'b')": Code.TYPE,
+    "args.tags in run.calls": Code.TYPE,
+    "args.amount_cents": Code.NOT_BOOLEAN,
+    "!args.order": Code.NOT_BOOLEAN,
+    "tool.risk_tier == 'High'": Code.NEVER_EQUAL,
+    "args.currency in ['GBP']": Code.NEVER_EQUAL,
+    "'refnud' in run.calls": Code.NO_TOOL,
+    "args.reason.contains('x')": Code.MAY_BE_MISSING,
+    "args.order.matches('10+')": Code.UNANCHORED,
+    "args.order.matches(args.currency)": Code.FROM_ARGUMENTS,
+    "int(args.order) > 5": Code.FROM_ARGUMENTS,
+    "tool.risk_tier >= 'high'": Code.ORDER_OF_TIERS,
+    "args.urgent == true": Code.REDUNDANT,
+    "true": Code.REDUNDANT,
+    "false": Code.REDUNDANT,
+}
+
+
+def codes(when: str, effect: str = "deny", match: str = "{tools: [refund]}") -> list[Code]:
+    text = f'policy: p\nversion: 1\nrules:\n- {{id: r, match: {match}, effect: {effect}, when: "{when}"}}\n'
+    return [lint.code for lint in check(read_policies({"p": text}), TOOLS)]
+
+
+@pytest.mark.parametrize(("when", "code"), CODES.items())
+def test_each_check_speaks_under_its_code(when: str, code: Code) -> None:
+    assert codes(when)[-1] is code
+
+
+def test_so_do_those_of_whole_rules() -> None:
+    assert codes("args.reason == 'x' || run.untrusted", "allow") == [Code.ERROR_ALLOWS]
+    assert codes("run.untrusted", match="{tools: [pay]}") == [Code.NO_TOOL]
+    assert codes("run.untrusted", match="{verbs: [DELETE]}") == [Code.NO_TOOL]
+    text = "policy: p\nversion: 1\nrules:\n- {id: d, effect: deny}\n- {id: a, effect: allow}\n"
+    (lint,) = check(read_policies({"p": text}))
+    assert (lint.code, lint.hint) == (
+        Code.UNREACHABLE,
+        "`p/d` denies them all; give it a condition, or remove this rule",
+    )
+    (lint,) = check(read_policies({"p": text.replace("deny", "require_approval")}))
+    assert lint.hint == "`p/d` holds them all; give it a condition, or remove this rule"
+
+
+DECLARED = {
+    "text": "tool.name tool.verb tool.risk_tier tool.declared_tier tool.reversibility tool.blast_radius "
+    "tool.cost_class tool.definition principal.id principal.tenant agent.id agent.model run.id env.name",
+    "bool": "tool.side_effect tool.idempotent tool.untrusted_output tool.profiled run.untrusted",
+    "int": "run.step run.failures run.rejected run.turn_refused run.tokens run.elapsed_s",
+    "list of text": "tool.scopes principal.roles agent.path run.untrusted_sources",
+    "map of text": "args_origin env.labels",
+    "map of int": "run.calls run.sums",
+    "map": "args",
+    "timestamp": "now",
+}
+
+
+def spelled(type_: Type) -> str:
+    (kind,) = type_.kinds
+    inner = type_.items or type_.rest
+    return kind if inner is None else f"{kind} of {spelled(inner)}"
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_each_input_is_declared_with_its_type(tools: Any) -> None:
+    inputs = {
+        k: v for k, v in declared_inputs(tools, tools).items() if k != "args" or tools is None
+    }
+    found = {
+        f"{name}.{field}" if field else name: spelled(member)
+        for name, type_ in inputs.items()
+        for field, member in ({f: m.type for f, m in type_.members.items()} or {"": type_}).items()
+    }
+    wanted = {name: kind for kind, names in DECLARED.items() for name in names.split()}
+    assert found == {name: kind for name, kind in wanted.items() if name in found}
+    assert wanted.keys() - found.keys() <= {"args"}
+    assert all(m.always for t in inputs.values() for m in t.members.values())
+
+
+def test_a_lint_as_data_has_these_fields() -> None:
+    lint = Lint("p", 4, 7, Severity.ERROR, Code.TYPE, "p/r", "what", "do that")
+    assert lint.to_json() == {
+        "file": "p",
+        "line": 4,
+        "column": 7,
+        "severity": "error",
+        "code": "type",
+        "rule": "p/r",
+        "message": "what",
+        "hint": "do that",
+    }
 
 
 def test_every_input_is_declared() -> None:

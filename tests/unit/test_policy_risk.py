@@ -58,5 +58,33 @@ def test_the_tool_input_has_every_field() -> None:
         "profiled": False,
         "definition": "00" * 32,
     }
-    assert full.keys() == bare.keys()
-    assert (full["risk_tier"], full["declared_tier"], full["scopes"]) == ("high", "low", ["s"])
+    assert full == {
+        "name": "t",
+        "verb": "WRITE",
+        "risk_tier": "high",
+        "declared_tier": "low",
+        "side_effect": True,
+        "reversibility": "none",
+        "blast_radius": "one",
+        "cost_class": "cheap",
+        "scopes": ["s"],
+        "idempotent": True,
+        "untrusted_output": True,
+        "profiled": True,
+        "definition": "00" * 32,
+    }
+
+
+VERBS = {
+    "low": "READ API_GET",
+    "medium": "NETWORK EXTERNAL_API",
+    "high": "WRITE DB FS EXECUTE SENSITIVE_DATA DELETE",
+    "critical": "FINANCIAL",
+}
+
+
+def test_what_each_verb_says_stays() -> None:
+    """Recorded decisions rest on it."""
+    assert {verb: tier for tier, verbs in VERBS.items() for verb in verbs.split()} == VERB_TIERS
+    assert [tier.value for tier in Tier] == list(VERBS)
+    assert [tier.rank for tier in Tier] == [0, 1, 2, 3]

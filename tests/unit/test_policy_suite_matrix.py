@@ -142,61 +142,143 @@ WIDE = "matrix: {args.a: [%s], args.b: [%s], args.c: [%s]}" % (
 @pytest.mark.parametrize(
     ("case", "message", "hint"),
     [
-        ("tool: pay, with: [clrk], expect: {effect: deny}", "unknown fixture `clrk`", "`clerk`?"),
-        ("tool: pay, with: [], expect: {effect: deny}", "`with` is empty", ""),
-        ("expect: {effect: deny}", "case has no `tool`", "name it here"),
-        ("tool: pay, expect: [{effect: deny}]", "stands only with `matrix`", ""),
-        ("tool: pay, matrix: {}, expect: {effect: deny}", "matrix is empty", ""),
-        ("tool: pay, matrix: {args.a: []}, expect: {effect: deny}", "`args.a` is empty", ""),
+        (
+            "tool: pay, with: [clrk], expect: {effect: deny}",
+            "unknown fixture `clrk`",
+            "did you mean `clerk`?",
+        ),
+        (
+            "tool: pay, with: [], expect: {effect: deny}",
+            "`with` is empty",
+            "leave it out or name something",
+        ),
+        (
+            "expect: {effect: deny}",
+            "case has no `tool`",
+            "name it here, in a fixture or in the matrix",
+        ),
+        (
+            "tool: pay, expect: [{effect: deny}]",
+            "a list of expectations stands only with `matrix`",
+            "",
+        ),
+        (
+            "tool: pay, matrix: {}, expect: {effect: deny}",
+            "matrix is empty",
+            "write `args.amount: [1, 2]`",
+        ),
+        (
+            "tool: pay, matrix: {args.a: []}, expect: {effect: deny}",
+            "`args.a` is empty",
+            "leave it out or name something",
+        ),
         (
             "tool: pay, matrix: {arg.a: [1]}, expect: {effect: deny}",
-            "`arg.a` is no part",
-            "`args`?",
+            "`arg.a` is no part of an input",
+            "did you mean `args`?",
         ),
         (
             "tool: pay, matrix: {run.untrustd: [1]}, expect: {effect: deny}",
-            "`untrustd`",
-            "`untrusted`?",
+            "unknown field `untrustd` in `run`",
+            "did you mean `untrusted`?",
         ),
-        ("tool: pay, matrix: {args.: [1]}, expect: {effect: deny}", "names no field of `args`", ""),
-        ("tool: pay, matrix: {now.x: [1]}, expect: {effect: deny}", "names no field of `now`", ""),
-        ("matrix: {tool: [pya]}, expect: {effect: deny}", "unknown tool `pya`", "`pay`?"),
-        ("tool: pay, matrix: {now: [noon]}, expect: {effect: deny}", "malformed: `noon`", "2026"),
-        ("tool: pay, now: 5, expect: {effect: deny}", "`now` is not text", "quotes"),
-        ("tool: pay, agent: {name: x}, expect: {effect: deny}", "unknown field `name`", ""),
+        (
+            "tool: pay, matrix: {args.: [1]}, expect: {effect: deny}",
+            "`args.` names no field of `args`",
+            "",
+        ),
+        (
+            "tool: pay, matrix: {now.x: [1]}, expect: {effect: deny}",
+            "`now.x` names no field of `now`",
+            "",
+        ),
+        (
+            "matrix: {tool: [pya]}, expect: {effect: deny}",
+            "unknown tool `pya`",
+            "did you mean `pay`?",
+        ),
+        (
+            "tool: pay, matrix: {now: [noon]}, expect: {effect: deny}",
+            "`now` is malformed: `noon`",
+            "write it like 2026-01-01T00:00:00Z",
+        ),
+        ("tool: pay, now: 5, expect: {effect: deny}", "`now` is not text", "put it in quotes"),
+        (
+            "tool: pay, agent: {name: x}, expect: {effect: deny}",
+            "unknown field `name` in `agent`",
+            "use one of id, model, path",
+        ),
         (
             "tool: pay, matrix: {args.a: [1, 2]}, expect: [{effect: deny}]",
             "1 expectations for 2 combinations",
-            "rows with `when`",
+            "give one for each, in the order of the matrix, or rows with `when`",
         ),
         (
             "tool: pay, matrix: {args.a: [1, 2]}, expect: [{when: {args.a: 1}, effect: deny}]",
             "no expectation for `args.a=2`",
-            "add a row",
+            "add a row for it",
         ),
         (
             "tool: pay, matrix: {args.a: [1]}, expect: [{effect: deny}, {when: {args.a: 1}, effect: deny}]",
             "expectation is for no combination",
-            "further up",
+            "drop it, or put it further up",
         ),
         (
             "tool: pay, matrix: {args.a: [1]}, expect: [{when: {args.b: 1}, effect: deny}]",
             "`args.b` is not in the matrix",
-            "`args.a`?",
+            "did you mean `args.a`?",
         ),
         (
             f"tool: pay, {WIDE}, expect: {{effect: deny}}",
             "10648 combinations exceed 10000",
-            "split",
+            "split the case",
         ),
     ],
 )
 def test_what_cannot_be_meant_is_an_error_with_its_line(case, message, hint):
     with pytest.raises(PolicyError) as caught:
         read_suite(suite(case), file="p.test.yaml")
-    assert caught.value.message.startswith("p.test.yaml:8: ")
-    assert message in caught.value.message
-    assert hint in caught.value.hint
+    assert caught.value.message == f"p.test.yaml:8: {message}"
+    assert caught.value.hint == hint
+
+
+NAMED = {
+    "tool: pay, matrix: 1, expect: {effect: deny}": "matrix is not a mapping",
+    "tool: pay, matrix: {args.a: 1}, expect: {effect: deny}": "`args.a` is not a list",
+    "tool: pay, matrix: {args.a: [1]}, expect: []": "expectations is empty",
+    "tool: pay, matrix: {args.a: [1]}, expect: [1]": "expectation is not a mapping",
+    "tool: pay, matrix: {args.a: [1]}, expect: [{when: 1, effect: deny}]": "`when` is not a mapping",
+    "tool: pay, matrix: {args.a: [1], args.b: [x]}, expect: [{when: {args.a: 2}, effect: deny}]": (
+        'no expectation for `args.a=1, args.b="x"`'
+    ),
+    f"tool: pay, matrix: {{{'x' * 100}: [1]}}, expect: {{effect: deny}}": (
+        f"`{'x' * 80}` is no part of an input"
+    ),
+    f"tool: pay, matrix: {{run.{'x' * 100}: [1]}}, expect: {{effect: deny}}": (
+        f"unknown field `{'x' * 80}` in `run`"
+    ),
+    f"tool: pay, matrix: {{now.{'x' * 100}: [1]}}, expect: {{effect: deny}}": (
+        f"`now.{'x' * 76}` names no field of `now`"
+    ),
+    f"tool: pay, matrix: {{args.a: [1]}}, expect: [{{when: {{{'x' * 100}: 1}}, effect: deny}}]": (
+        f"`{'x' * 80}` is not in the matrix"
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "words"), NAMED.items())
+def test_each_part_of_a_matrix_is_called_by_its_name(case, words):
+    with pytest.raises(PolicyError) as caught:
+        read_suite(suite(case))
+    assert caught.value.message == f"tests:8: {words}"
+
+
+def test_as_many_combinations_as_are_let_pass():
+    hundred = ", ".join(map(str, range(100)))
+    wide = (
+        f"tool: pay, matrix: {{args.a: [{hundred}], args.b: [{hundred}]}}, expect: {{effect: deny}}"
+    )
+    assert len(cases(wide)) == 10_000
 
 
 def test_a_fixture_that_nothing_reads_is_an_error():
