@@ -489,6 +489,13 @@ def test_who_asks_from_deep_in_the_stack_is_refused_with_a_place(engine: str) ->
     assert (caught.value.line, caught.value.column) == (1, 1)
 
 
+def test_trim_takes_off_what_the_standard_calls_space_and_no_more() -> None:
+    spaces = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\u2000\u200a"
+    assert value("args.text.trim() == 'x'", text=f"{spaces}x{spaces}") is True
+    for other in ("\x1c", "\x1f", "\u200b", "\ufeff", "\u180e"):
+        assert value("args.text.trim() == args.text", text=f"{other}x{other}") is True
+
+
 def test_a_text_that_no_file_can_hold_is_a_failure() -> None:
     assert value("bytes(args.text) == b''", text="\ud800") == "range"
     assert value("args.text.matches('a')", text="\ud800") == "regex"

@@ -283,6 +283,29 @@ def test_a_schema_that_admits_no_value_is_named_so() -> None:
     ]
 
 
+CALLS = {
+    "bool": "contains startsWith endsWith matches",
+    "text": "lowerAscii upperAscii trim replace substring charAt",
+    "int": "indexOf lastIndexOf size",
+    "list": "split",
+}
+GIVEN = dict.fromkeys(("lowerAscii", "upperAscii", "trim", "size"), "") | {
+    "replace": "'a', 'b'",
+    "substring": "1",
+    "charAt": "1",
+    "matches": "'^a$'",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [(name, kind) for kind, names in CALLS.items() for name in names.split()]
+)
+def test_what_a_call_comes_to_is_known(method: str, kind: str) -> None:
+    given = GIVEN.get(method, "'a'")
+    (line,) = told(f"args.order.{method}({given}) == null")
+    assert line.startswith(f"error: `==` compares {kind} with null")
+
+
 def test_one_of_two_types_is_enough() -> None:
     both = {**TOOLS, "refunds": ToolShape(RiskProfile(), takes(amount_cents={"type": "string"}))}
     match = "{tools: ['refund*']}"
