@@ -575,6 +575,7 @@ def test_a_long_word_is_cut_in_a_message(text: str, message: str) -> None:
 
 LONGEST = "x" * 63 + "y"
 AT_THE_LIMIT = {
+    "letters": "policy: Zz.9_-\nversion: 1\nrules:\n- {id: A-z_.0, effect: deny}\n",
     "name": f"policy: {LONGEST}\nversion: 1\nrules:\n- {{id: {LONGEST}, effect: deny}}\n",
     "version": RULE.replace("version: 3", f"version: {2**31 - 1}"),
     "description": RULE + f"    description: {'x' * 2000}\n",

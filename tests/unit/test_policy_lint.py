@@ -306,6 +306,15 @@ def test_what_a_call_comes_to_is_known(method: str, kind: str) -> None:
     assert line.startswith(f"error: `==` compares {kind} with null")
 
 
+@pytest.mark.parametrize("part", ["Hours", "Minutes", "Seconds", "Milliseconds"])
+def test_parts_of_times_are_whole_numbers_and_texts_have_none(part: str) -> None:
+    assert told(f"now.get{part}() > 1 && (now - now).get{part}() > 1") == []
+    (line,) = told(f"args.order.get{part}() == 1")
+    assert line == f"error: `get{part}` takes no text; it takes timestamp or duration"
+    (line,) = told(f"now.get{part}() == 'x'")
+    assert line.startswith("error: `==` compares int with the text `x`")
+
+
 def test_one_of_two_types_is_enough() -> None:
     both = {**TOOLS, "refunds": ToolShape(RiskProfile(), takes(amount_cents={"type": "string"}))}
     match = "{tools: ['refund*']}"
