@@ -53,6 +53,7 @@ __all__ = [
     "did_you_mean",
     "engine_by_name",
     "error_at",
+    "miscounted",
 ]
 
 CONDITION_BYTES_MAX: Final = 8 * 1024
@@ -278,6 +279,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1)
     return f"did you mean `{close[0]}`?" if close else f"use one of {', '.join(names)}"
+
+
+def miscounted(name: str, allowed: Iterable[int], given: int) -> str:
+    """What is wrong with a call of `name` that gives it more or fewer arguments than it takes."""
+    counts = " or ".join(map(str, sorted(allowed)))
+    return f"`{name}` takes {counts} argument{'' if counts == '1' else 's'}, not {given}"
 
 
 _TOKEN: Final = re.compile(

@@ -19,6 +19,7 @@ from governance.policy.cel import (
     METHODS,
     ConditionError,
     did_you_mean,
+    miscounted,
 )
 
 __all__ = ["references", "shape"]
@@ -188,8 +189,7 @@ def _check_call(
             tree, f"unknown function `{name[:80]}`", did_you_mean(name, {*known, *others})
         )
     if given not in known[name]:
-        takes = " or ".join(map(str, sorted(known[name])))
-        raise _refuse(tree, f"`{name}` takes {takes} arguments, not {given}")
+        raise _refuse(tree, miscounted(name, known[name], given))
 
 
 def _literal(tree: Node) -> Any:

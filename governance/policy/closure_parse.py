@@ -19,6 +19,7 @@ from governance.policy.cel import (
     PARSER_LOCK,
     ConditionError,
     did_you_mean,
+    miscounted,
 )
 from governance.policy.closure_functions import FUNCTIONS, METHODS
 from governance.policy.closure_macros import MACROS
@@ -127,9 +128,7 @@ class _Reader:
 
     def _name(self, tree: Node, scope: _Scope) -> Syntax:
         token = tree.children[0]
-        name, position = str(token), token.start_pos
-        if position in self._source.hidden:
-            raise self._source.refuse(position, "back quotes stand only around fields")
+        name, position = self._bare(token), token.start_pos
         if name in scope.places:
             return syn.Local(name, scope.places[name], position)
         if name in self._names:
@@ -140,6 +139,16 @@ class _Reader:
         raise self._source.refuse(
             position, f"unknown name `{name[:80]}`", did_you_mean(name, known)
         )
+
+    def _bare(self, token: Node) -> str:
+        """The name of something that is no field. In back quotes it would be the blank that hides it."""
+        hidden = self._source.hidden.get(token.start_pos)
+        if hidden is not None:
+            raise self._source.refuse(
+                token.start_pos,
+                f"`{str(hidden.value)[:80]}` is no field: back quotes stand only around fields",
+            )
+        return str(token)
 
     def _field(self, tree: Node, scope: _Scope) -> Syntax:
         owner, token = tree.children
@@ -244,7 +253,7 @@ class _Reader:
             raise self._source.refuse(
                 token.start_pos, f"the first argument of `{token}` is not a variable"
             )
-        chosen = str(variable.children[0])
+        chosen = self._bare(variable.children[0])
         if chosen in self._names:
             raise self._source.refuse(
                 variable.children[0].start_pos,
@@ -254,7 +263,7 @@ class _Reader:
         return chosen
 
     def _check_call(self, token: Node, given: int, known: Mapping[str, Any]) -> None:
-        name = str(token)
+        name = self._bare(token)
         if name not in known:
             others = {"has"} if known is FUNCTIONS else MACROS.keys()
             raise self._source.refuse(
@@ -264,10 +273,7 @@ class _Reader:
             )
         allowed = known[name].arguments
         if given not in allowed:
-            takes = " or ".join(map(str, sorted(allowed)))
-            raise self._source.refuse(
-                token.start_pos, f"`{name}` takes {takes} arguments, not {given}"
-            )
+            raise self._source.refuse(token.start_pos, miscounted(name, allowed, given))
 
     def _no_messages(self, tree: Node, _scope: _Scope) -> Syntax:
         raise self._refuse(tree, "conditions construct no messages")

@@ -147,7 +147,7 @@ class _Reader:
             raise self._wrong(event, "anchors and aliases are not allowed", "write it out")
         if event.tag is not None:
             raise self._wrong(event, f"tag `{str(event.tag)[:80]}` is not allowed")
-        if depth > YAML_DEPTH_MAX:
+        if depth >= YAML_DEPTH_MAX and isinstance(event, yaml.CollectionStartEvent):
             raise self._wrong(event, f"nests deeper than {YAML_DEPTH_MAX} levels")
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         if isinstance(event, yaml.ScalarEvent):

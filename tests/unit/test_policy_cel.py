@@ -269,7 +269,7 @@ REFUSED = {
     "args.list.min() == 1": ("unknown function `min`", None),
     "args{a: 1}": ("conditions construct no messages", ""),
     ".args == 1": ("names do not begin with a dot", ""),
-    "size() == 1": ("`size` takes 1 arguments, not 0", ""),
+    "size() == 1": ("`size` takes 1 argument, not 0", ""),
     "args.list.map(args, 1) == 1": ("variable `args` hides an input", "name it otherwise"),
     "args.list.exists(x.y, true)": ("the first argument of `exists` is not a variable", ""),
     "args.list.exists(x)": ("`exists` takes a variable and an expression", ""),

@@ -365,9 +365,29 @@ REFUSED = {
     r"r'''a\''' == ''": ("raw text literal has a backslash before a quote; ", (1, 6)),
     "args.`` == 1": ("malformed field name ``; ", (1, 6)),
     "args.`a;b` == 1": ("malformed field name `a;b`; ", (1, 6)),
-    "`args` == 1": ("back quotes stand only around fields; ", (1, 1)),
+    "`args` == 1": ("`args` is no field: back quotes stand only around fields; ", (1, 1)),
+    "true && `size`(args.text) == 1": (
+        "`size` is no field: back quotes stand only around fields; ",
+        (1, 9),
+    ),
+    "args.list.`all`(x, true)": (
+        "`all` is no field: back quotes stand only around fields; ",
+        (1, 11),
+    ),
+    "args.list.all(`x`, ___ > 0)": (
+        "`x` is no field: back quotes stand only around fields; ",
+        (1, 15),
+    ),
+    "args.text.substring(`b c`) == 'a'": (
+        "`b c` is no field: back quotes stand only around fields; ",
+        (1, 21),
+    ),
+    "args.`" + "x" * 200 + "`() == 1": (
+        f"`{'x' * 80}` is no field: back quotes stand only around fields; ",
+        (1, 6),
+    ),
     "args.`split`(1) == 1": (
-        "unknown function `_______`; use one of all, charAt, contains, endsWith, exists, existsOne, exists_one, filter, getDate, getDayOfMonth, getDayOfWeek, getDayOfYear, getFullYear, getHours, getMilliseconds, getMinutes, getMonth, getSeconds, indexOf, join, lastIndexOf, lowerAscii, map, matches, replace, size, split, startsWith, substring, transformList, transformMap, trim, upperAscii",
+        "`split` is no field: back quotes stand only around fields; ",
         (1, 6),
     ),
     "18446744073709551616u == 1u": ("literal is out of range; ", (1, 1)),
@@ -393,11 +413,13 @@ REFUSED = {
     "args.list.all(x, x, true)": ("`all` names `x` twice; ", (1, 11)),
     "args.list.filter(x, y, true)": ("`filter` takes a variable and an expression; ", (1, 11)),
     "args.list.exists(x, y, x) && y": (
-        "unknown name `y`; use one of agent, args, args_origin, env, now, principal, run, tool",
+        "unknown name `y`; use one of agent, args, args_origin, env, now, principal, run, tool, window",
         (1, 30),
     ),
     "args.text.substrin(1)": ("unknown function `substrin`; did you mean `substring`?", (1, 11)),
     "args.text.substring()": ("`substring` takes 1 or 2 arguments, not 0; ", (1, 11)),
+    "args.text.contains()": ("`contains` takes 1 argument, not 0; ", (1, 11)),
+    "args.text.trim(1) == ''": ("`trim` takes 0 arguments, not 1; ", (1, 11)),
     "string == 'string' && google == 1": ("unknown name `google`; did you mean `tool`?", (1, 23)),
     "google.protobuf.Any == 1": ("unknown name `google`; did you mean `tool`?", (1, 1)),
     ".int(1) == 1": ("names do not begin with a dot; ", (1, 1)),

@@ -470,7 +470,7 @@ REFUSED = {
         RULE + "    when: |\n      true\n      && foo\n",
         8,
         "unknown name `foo` (column 4 of the condition)",
-        "use one of agent, args, args_origin, env, now, principal, run, tool",
+        "use one of agent, args, args_origin, env, now, principal, run, tool, window",
         False,
     ),
     "message": (
@@ -609,7 +609,7 @@ def test_the_first_that_it_does_not(text: str) -> None:
 
 
 def test_lists_nest_up_to_the_limit() -> None:
-    nested = "[" * 65 + "]" * 65  # the outermost is the file itself
+    nested = "[" * 64 + "]" * 64
     assert "policy file is not a mapping" in refusal(nested).message
     assert "nests deeper than 64 levels" in refusal(f"[{nested}]").message
     nested = "{a: " * 64 + "1" + "}" * 64

@@ -829,7 +829,7 @@ DECLARED = {
     "int": "run.step run.failures run.rejected run.turn_refused run.tokens run.elapsed_s",
     "list of text": "tool.scopes principal.roles agent.path run.untrusted_sources",
     "map of text": "args_origin env.labels",
-    "map of int": "run.calls run.sums",
+    "map of int": "run.calls run.sums run.last run.approved window.hour window.day",
     "map": "args",
     "timestamp": "now",
 }

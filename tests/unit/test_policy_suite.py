@@ -225,6 +225,8 @@ def test_what_a_case_leaves_out_is_that_of_an_empty_run() -> None:
             "step": 0,
             "calls": {},
             "sums": {},
+            "last": {},
+            "approved": {},
             "failures": 0,
             "rejected": 0,
             "turn_refused": 0,
@@ -233,6 +235,7 @@ def test_what_a_case_leaves_out_is_that_of_an_empty_run() -> None:
             "untrusted": False,
             "untrusted_sources": [],
         },
+        "window": {"hour": {}, "day": {}},
         "env": {"name": "", "labels": {}},
         "now": 1_767_225_600_000_000,
     }
