@@ -49,6 +49,7 @@ __all__ = [
     "prepare_key",
     "read_policy_key",
     "read_verifier_key",
+    "write_private",
 ]
 
 ID_BYTES: Final = 10
@@ -57,7 +58,6 @@ LEASE_S: Final = 5.0
 KEY_MODE: Final = 0o600
 OTHERS: Final = 0o077
 KEY_PREFIX: Final = "PRIVATE+KEY+"
-ED25519: Final = b"\x01"
 
 
 def now() -> Micros:
@@ -73,21 +73,21 @@ def new_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeySigner:
-    """A log's Ed25519 key, held in memory."""
+    """An Ed25519 key of a log, or of a witness, held in memory."""
 
     origin: Origin
     verifier_key: str
     _private: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
-    def from_seed(cls, origin: Origin, seed: bytes) -> "KeySigner":
+    def from_seed(cls, origin: Origin, seed: bytes, kind: KeyType = KeyType.ED25519) -> "KeySigner":
         private = Ed25519PrivateKey.from_private_bytes(seed)
         public = private.public_key().public_bytes_raw()
-        return cls(origin, verifier_key(origin, public), private)
+        return cls(origin, verifier_key(origin, public, kind), private)
 
     @classmethod
-    def load(cls, path: Path) -> "KeySigner":
-        """Read a key file as `init` writes it.
+    def load(cls, path: Path, kind: KeyType = KeyType.ED25519) -> "KeySigner":
+        """Read a key file as `init` writes it. A key of another kind is refused as malformed.
 
         Raises InvalidInputError when it is absent or malformed, RefusedError when others may read it.
         """
@@ -107,7 +107,7 @@ class KeySigner:
             ) from exc
         except (OSError, UnicodeDecodeError) as exc:
             raise InvalidInputError(f"key file `{path}` cannot be read") from exc
-        return cls.from_seed(*_parse_key(text, path))
+        return cls.from_seed(*_parse_key(text, path, kind), kind)
 
     def sign(self, message: bytes) -> bytes:
         return self._private.sign(message)
@@ -115,11 +115,12 @@ class KeySigner:
     def to_text(self) -> str:
         """Write the key as C2SP notes tools do: `PRIVATE+KEY+<name>+<hash>+<base64>`."""
         key_id = self.verifier_key.split("+")[1]
-        seed = base64.b64encode(ED25519 + self._private.private_bytes_raw()).decode()
+        kind = parse_verifier_key(self.verifier_key).kind
+        seed = base64.b64encode(bytes([kind]) + self._private.private_bytes_raw()).decode()
         return f"{KEY_PREFIX}{self.origin}+{key_id}+{seed}"
 
 
-def _parse_key(text: str, path: Path) -> tuple[Origin, bytes]:
+def _parse_key(text: str, path: Path, kind: KeyType) -> tuple[Origin, bytes]:
     malformed = InvalidInputError(f"key file `{path}` is malformed", hint="bring the key back")
     parts = text.removeprefix(KEY_PREFIX).split("+", 2)
     if not text.startswith(KEY_PREFIX) or len(parts) != 3:  # noqa: PLR2004  # name, hash, key
@@ -128,9 +129,9 @@ def _parse_key(text: str, path: Path) -> tuple[Origin, bytes]:
         raw = base64.b64decode(parts[2], validate=True)
     except ValueError as exc:
         raise malformed from exc
-    if len(raw) != 33 or raw[:1] != ED25519:  # noqa: PLR2004  # type byte and seed
+    if len(raw) != 33 or raw[0] != kind:  # noqa: PLR2004  # type byte and seed
         raise malformed
-    signer = KeySigner.from_seed(parse_origin(parts[0]), raw[1:])
+    signer = KeySigner.from_seed(parse_origin(parts[0]), raw[1:], kind)
     if signer.to_text() != text:
         raise malformed
     return signer.origin, raw[1:]
@@ -154,8 +155,8 @@ def init(home: Home, origin: Origin, succeeds: str | None = None) -> str:
             )
     home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     signer = KeySigner.from_seed(origin, secrets.token_bytes(32))
-    _write_private(home.key, signer.to_text())
-    _write_private(home.verifier_key, signer.verifier_key)
+    write_private(home.key, signer.to_text())
+    write_private(home.verifier_key, signer.verifier_key)
     store = SqliteStore.create(
         home.ledger,
         origin=origin,
@@ -180,8 +181,8 @@ def make_policy_key(name: Origin, path: Path) -> str:
         if one.exists() or one.is_symlink():
             raise ConflictError(f"`{one}` exists already", hint="name another file")
     signer = KeySigner.from_seed(name, secrets.token_bytes(32))
-    _write_private(path, signer.to_text())
-    _write_private(public, signer.verifier_key)
+    write_private(path, signer.to_text())
+    write_private(public, signer.verifier_key)
     return signer.verifier_key
 
 
@@ -189,7 +190,7 @@ def prepare_key(home: Home, origin: Origin) -> KeySigner:
     """Make the next key of a log, beside the present one; what an interrupted rotation made is taken up."""
     if not home.next_key.exists():
         fresh = KeySigner.from_seed(origin, secrets.token_bytes(32))
-        _write_private(home.next_key, fresh.to_text())
+        write_private(home.next_key, fresh.to_text())
         sync_directory(home.folder)
     return KeySigner.load(home.next_key)
 
@@ -207,7 +208,7 @@ def adopt_key(home: Home) -> str:
     """Put the next key in the place of the present one, which is gone then; returns its verifier key."""
     signer = KeySigner.load(home.next_key)
     home.verifier_key.unlink(missing_ok=True)
-    _write_private(home.verifier_key, signer.verifier_key)
+    write_private(home.verifier_key, signer.verifier_key)
     home.next_key.replace(home.key)
     sync_directory(home.folder)
     return signer.verifier_key
@@ -224,7 +225,8 @@ def _open_store(home: Home, signer: KeySigner) -> SqliteStore:
     )
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Write a new file that only its owner can read. Raises FileExistsError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, KEY_MODE), "w", encoding="ascii") as file:
         file.write(text + "\n")

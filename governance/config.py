@@ -9,6 +9,8 @@
 | `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, `celpy` or `celexpr` | `closure` |
 | `GOVERNANCE_POLICY_KEY` | the key that policies must be signed with, or a file that holds it | none |
 | `GOVERNANCE_SECRET_<NAME>` | the secret `<name>` of a tool, for agents given `environment_secret` | none |
+| `GOVERNANCE_ANCHORS` | the file that says where the log is anchored | nowhere |
+| `GOVERNANCE_WITNESS` | the folder of a witness: its key and its book | `.witness` |
 """
 
 import os
@@ -25,12 +27,15 @@ __all__ = [
     "SIGNATURE",
     "TEST_SUFFIX",
     "Home",
+    "WitnessHome",
+    "anchors_file",
     "engine_name",
     "environment_name",
     "environment_secret",
     "policy_key",
     "read_beside",
     "read_policy_files",
+    "read_text",
     "shipped_policy",
     "shipped_signature",
 ]
@@ -77,6 +82,36 @@ class Home:
     @property
     def verifier_key(self) -> Path:
         return self.folder / "log.vkey"
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessHome:
+    """The folder a witness lives in."""
+
+    folder: Path
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> "WitnessHome":
+        """Take `folder`, else what the environment names, else `.witness` here."""
+        return cls(folder or Path(os.environ.get("GOVERNANCE_WITNESS") or ".witness"))
+
+    @property
+    def book(self) -> Path:
+        return self.folder / "book.db"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "witness.key"
+
+    @property
+    def verifier_key(self) -> Path:
+        return self.folder / "witness.vkey"
+
+
+def anchors_file() -> Path | None:
+    """The file that says where the log is anchored; None when it is anchored nowhere."""
+    named = os.environ.get("GOVERNANCE_ANCHORS")
+    return Path(named) if named else None
 
 
 def environment_name() -> str:
@@ -131,7 +166,7 @@ def read_policy_files(paths: tuple[Path, ...]) -> dict[str, str]:
         if not found:
             raise InvalidInputError(f"folder `{path}` holds no policies", hint="name a policy file")
         for file in found:
-            files[str(file)] = _read(file)
+            files[str(file)] = read_text(file)
     return files
 
 
@@ -140,7 +175,7 @@ def read_beside(file: Path) -> str | None:
 
     Raises as `read_policy_files` does.
     """
-    return _read(file) if file.exists() or file.is_symlink() else None
+    return read_text(file) if file.exists() or file.is_symlink() else None
 
 
 def _policy_files(folder: Path) -> list[Path]:
@@ -148,7 +183,8 @@ def _policy_files(folder: Path) -> list[Path]:
     return [file for file in files if not file.name.endswith(TEST_SUFFIX)]
 
 
-def _read(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """Read a file that somebody named. Raises InvalidInputError or UnavailableError."""
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError as exc:

@@ -213,8 +213,11 @@ class Reader(Protocol):
         the run. The tool is the one that the decision behind a start names."""
         ...
 
-    def latest(self, kinds: Collection[Kind], *, tool: str | None = None) -> Record | None:
-        """Read the newest entry of one of `kinds`; with `tool`, the newest outside any run about it."""
+    def latest(
+        self, kinds: Collection[Kind], *, tool: str | None = None, sink: str | None = None
+    ) -> Record | None:
+        """Read the newest entry of one of `kinds`; with `tool` or `sink`, the newest outside any run
+        about it."""
         ...
 
     def checkpoints(self) -> Sequence[tuple[int, str]]:
@@ -238,6 +241,13 @@ class Transaction(Reader, Protocol):
         Entries and removal are one commit. Where content is encrypted, the subject's keys are destroyed
         before `Store.write` returns; a crash between leaves keys without content, and they are destroyed
         at the next opening.
+        """
+        ...
+
+    def cosign(self, size: int, lines: str) -> None:
+        """Put signature lines of others, verified by the caller, under the checkpoint over `size` entries.
+
+        Raises InvalidInputError when there is no such checkpoint or the lines are malformed.
         """
         ...
 

@@ -9,15 +9,16 @@ without which it cannot be judged:
   the activation in force whenever a driver took the run; of each tool decided about, its last registration
   with that definition.
 
-The covering checkpoint is the smallest that covers all of these.
+The covering checkpoint is the smallest that covers all of these, among those with the most cosignatures.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from governance.errors import InvalidInputError
 from governance.ids import RunId, parse_run_id
+from governance.ledger.checkpoint import read_note
 from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.erasure import erasure_targets
 from governance.ledger.parts import OneRun, Part, Span, WholeLog
@@ -77,12 +78,16 @@ def parse_withholding(text: str) -> Withholding:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What goes into a bundle: `stretches` of entries, [start, end) each, under the checkpoint `note`."""
+    """What goes into a bundle: `stretches` of entries, [start, end) each, under the checkpoint `note`.
+
+    `stamps` are by size and sink; each goes along with the checkpoint that it is over, if that does.
+    """
 
     part: Part
     note: str
     stretches: Sequence[tuple[int, int]]
     withhold: Sequence[Withholding] = field(default=())
+    stamps: Mapping[tuple[int, str], bytes] = field(default_factory=dict[tuple[int, str], bytes])
 
 
 def choose_whole(checkpoint: tuple[int, str], withhold: Sequence[Withholding] = ()) -> Choice:
@@ -130,12 +135,13 @@ def read_on(reader: Reader, start: int, end: int) -> Iterator[Record]:
 
 
 def _covering(reader: Reader, size: int) -> tuple[int, str]:
-    for at, note in reader.checkpoints():
-        if at >= size:
-            return at, note
-    raise InvalidInputError(
-        f"no checkpoint covers entry `{size - 1}` yet", hint="sign the head and try again"
-    )
+    """The checkpoint that most have signed, witnesses among them; of these the smallest."""
+    found = [(at, note) for at, note in reader.checkpoints() if at >= size]
+    if not found:
+        raise InvalidInputError(
+            f"no checkpoint covers entry `{size - 1}` yet", hint="sign the head and try again"
+        )
+    return max(found, key=lambda item: (len(read_note(item[1])[1]), -item[0]))
 
 
 def _stretches(seqs: Iterable[int]) -> list[tuple[int, int]]:

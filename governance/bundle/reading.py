@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 from governance.canonical import ENTRY_BYTES_MAX
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import Digest
+from governance.ledger.anchoring import Demands, Vouched, judge_anchors
 from governance.ledger.checkpoint import NOTE_BYTES_MAX, VerifierKey, parse_verifier_key
 from governance.ledger.entry import Entry, Payload, Record, read_entry
 from governance.ledger.lines import Stream, cut_lines
@@ -30,10 +31,12 @@ from governance.ledger.manifest import (
     Stored,
     check_signature,
     compare_range,
+    stamp_size,
 )
 from governance.ledger.parts import Part, WholeLog, may_lack
 from governance.ledger.payloads import PAYLOAD_LINE_BYTES_MAX, read_payload_line
 from governance.ledger.report import Finding, Flaw, Report, Verdict, Where, finding
+from governance.ledger.stamp import STAMP_BYTES_MAX
 from governance.ledger.tiles import TILES, tile_names
 from governance.ledger.verify import Evidence, Note, Progress, judge
 
@@ -98,6 +101,12 @@ class Bundle:
             if named != newest:
                 self.say(Flaw.FILE_ALTERED, CHECKPOINT, "is not the newest of `checkpoints/`")
 
+    def stamps(self) -> Iterator[tuple[str, bytes]]:
+        """Every stamp of a time-stamping authority."""
+        for name in sorted(self.names):
+            if stamp_size(name) is not None:
+                yield name, self.read(name, STAMP_BYTES_MAX + 1)
+
     def read(self, name: str, limit: int) -> bytes:
         """A small file as a whole; what exceeds `limit` is cut off, and found by its hash."""
         kept = b""
@@ -159,15 +168,19 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def verify_bundle(
-    folder: Path, pins: Sequence[VerifierKey] | None, progress: Progress | None = None
+    folder: Path,
+    pins: Sequence[VerifierKey] | None,
+    progress: Progress | None = None,
+    demands: Demands | None = None,
 ) -> Report:
-    """Judge a bundle by `ledger.verify`, and its files by its manifest.
+    """Judge a bundle by `ledger.verify`, its files by its manifest, its anchors by what is demanded of them.
 
     Raises InvalidInputError when there is no such folder; whatever lies in it ends in findings.
     """
     bundle = read_bundle(folder)
     manifest, hashes = bundle.manifest, bundle.hashes()
-    evidence = Evidence(bundle.entries(), bundle.payloads(), bundle.notes())
+    notes, stamps = list(bundle.notes()), bundle.stamps()
+    evidence = Evidence(bundle.entries(), bundle.payloads(), notes)
     if manifest is not None:
         evidence = replace(
             evidence,
@@ -181,12 +194,18 @@ def verify_bundle(
         pass
     if KEYS in bundle.names:
         bundle.read(KEYS, NOTE_BYTES_MAX)
+    trusted = [parse_verifier_key(key) for key in report.summary.keys] if pins else pins
     if manifest is not None:
         bundle.findings += compare_range(manifest, report.summary)
         if bundle.signature is not None:
             raw, note = bundle.raw_manifest, bundle.signature
-            trusted = [parse_verifier_key(key) for key in report.summary.keys] if pins else pins
             bundle.findings += check_signature(manifest, raw, note, trusted)
+    if demands is not None:
+        said = Vouched(report.summary.log, notes, stamps)
+        # Heads of before a rotation bear the pinned key, those after it the one found from it.
+        bundle.findings += judge_anchors(said, [*(pins or ()), *(trusted or ())], demands)
+    for _ in stamps:  # compared with the manifest, whether anybody asked for them or not
+        pass
     return report.with_findings(bundle.findings)
 
 

@@ -36,6 +36,7 @@ from governance.ledger.manifest import (
     checkpoint_name,
     manifest_text,
     segment_name,
+    stamp_name,
 )
 from governance.ledger.parts import OneRun, Part, Span, WholeLog, gap
 from governance.ledger.payloads import payload_line
@@ -109,6 +110,9 @@ def _write(
         _write_hashes(reader, choice, folder)
     for size, note in _notes(reader, choice):
         folder.store(checkpoint_name(size), note.encode())
+    for (size, sink), stamp in choice.stamps.items():
+        if checkpoint_name(size) in folder.files:
+            folder.store(stamp_name(size, sink), stamp)
     folder.store(CHECKPOINT, choice.note.encode())
     folder.store(KEYS, f"{signer.verifier_key}\n".encode())
     manifest = Manifest(signer.origin, part, folder.files, withheld)

@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import typer
 
 from governance.cli import (
+    anchoring,
     approvals,
     demo,
     erasure,
@@ -26,6 +27,7 @@ from governance.cli import (
     receipts,
     runs,
     serving,
+    witness,
 )
 from governance.cli.console import ReaderGoneError, plain, talk
 from governance.errors import GovernanceError, UnavailableError
@@ -75,6 +77,8 @@ for _room in (
     evidence,
     receipts,
     erasure,
+    anchoring,
+    witness,
     demo,
 ):
     _room.add_to(app)

@@ -4,22 +4,32 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from governance.canonical import JSON
+from governance.cli.anchoring import outside
 from governance.cli.console import plain, say, show_json
 from governance.cli.options import AsJson, HomeDir
+from governance.cli.trusting import (
+    Fresh,
+    Keys,
+    PolicyKey,
+    QuorumOf,
+    Trusted,
+    TrustFile,
+    Tsa,
+    Witnesses,
+)
 from governance.errors import InvalidInputError
 from governance.ids import SubjectId, parse_run_id
 
 if TYPE_CHECKING:
     from governance.bundle import Choice, Manifest
     from governance.cli.verdicts import Judgement
-    from governance.ledger.checkpoint import VerifierKey
     from governance.ledger.entry import Draft
     from governance.ports import Reader
 
@@ -36,24 +46,6 @@ Evidence = Annotated[
     Path,
     typer.Argument(
         metavar="BUNDLE|RECEIPT", help="The folder of a bundle, or the file of a receipt."
-    ),
-]
-Keys = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--key",
-        metavar="VKEY",
-        help="A verifier key to pin, or a file that holds one: not from the evidence. May be repeated.",
-        show_default=False,
-    ),
-]
-PolicyKey = Annotated[
-    str | None,
-    typer.Option(
-        "--policy-key",
-        metavar="VKEY",
-        help="The key that every policy set must be signed with, or a file that holds it.",
-        show_default=False,
     ),
 ]
 First = Annotated[
@@ -118,11 +110,11 @@ def export(  # noqa: PLR0913 - one parameter an option
         raise InvalidInputError("a run and a range are named", hint="export one of them")
     with Governance.without_rules(home) as governance:
         store, signer = governance.store, governance.signer
-        checkpoint = store.checkpoint()
+        checkpoint, stamps = outside(governance, home)
         asked = _Asked(checkpoint, (first, last), run, withhold or ())
 
         def write(reader: "Reader") -> "Manifest":
-            choice = asked.choose(reader)
+            choice = replace(asked.choose(reader), stamps=stamps)
             total = sum(end - start for start, end in choice.stretches)
             with _bar("writing", total, LONG_ENTRIES) as progress:
                 return export_part(reader, choice, bundle, signer, progress)
@@ -171,33 +163,39 @@ def _exported(manifest: "Manifest") -> "Draft":
     return Draft(Kind.BUNDLE_EXPORTED, EXPORTER, body | {"manifest": digest})
 
 
-def verify(
-    evidence: Evidence, *, key: Keys = None, policy_key: PolicyKey = None, json: AsJson = False
+def verify(  # noqa: PLR0913 - one parameter an option
+    evidence: Evidence,
+    *,
+    key: Keys = None,
+    policy_key: PolicyKey = None,
+    witness: Witnesses = None,
+    quorum: QuorumOf = None,
+    trust: TrustFile = None,
+    tsa: Tsa = None,
+    fresh: Fresh = None,
+    json: AsJson = False,
 ) -> None:
     """Judge a bundle or a receipt offline: integrity, trust, completeness and lawfulness of what it covers.
 
     Exit status 0 only if all four hold, else 5; 2 when there is nothing to judge. Of a receipt integrity
-    and trust must hold: it is part of a log, and says nothing about the rest.
+    and trust must hold: it is part of a log, and says nothing about the rest. Witnesses, authorities and
+    freshness count towards trust, if they are asked for.
     """
-    pins = None if key is None else [_pin(given) for given in key]
-    policy_pin = None if policy_key is None else _pin(policy_key)
-    if not evidence.is_file():
-        ok = _bundle(evidence, pins, policy_pin, json=json)
-    elif policy_pin is None:
-        ok = _receipt(evidence, pins, json=json)
-    else:
-        raise InvalidInputError(
-            "a receipt does not tell who signed its rules", hint="give `--policy-key` with a bundle"
-        )
-    if not ok:
+    trusted = Trusted(key, witness, quorum, trust, tsa, fresh, policy_key)
+    judge = _receipt if evidence.is_file() else _bundle
+    if not judge(evidence, trusted, json=json):
         raise typer.Exit(DOES_NOT_HOLD)
 
 
-def _receipt(file: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) -> bool:
+def _receipt(file: Path, trusted: Trusted, *, json: bool) -> bool:
     from governance.cli.receipt_view import render
     from governance.cli.receipts import judge
 
-    judgement = judge(file, pins)
+    if trusted.policy_key is not None:
+        raise InvalidInputError(
+            "a receipt does not tell who signed its rules", hint="give `--policy-key` with a bundle"
+        )
+    judgement = judge(file, *trusted.read())
     if json:
         show_json(judgement.to_json())
     else:
@@ -205,16 +203,10 @@ def _receipt(file: Path, pins: "Sequence[VerifierKey] | None", *, json: bool) ->
     return judgement.ok
 
 
-def _bundle(
-    bundle: Path,
-    pins: "Sequence[VerifierKey] | None",
-    policy_pin: "VerifierKey | None",
-    *,
-    json: bool,
-) -> bool:
+def _bundle(bundle: Path, trusted: Trusted, *, json: bool) -> bool:
     from governance.cli.verdicts import render
 
-    judgement = _judge(bundle, pins, policy_pin)
+    judgement = _judge(bundle, trusted)
     if json:
         show_json(judgement.to_json())
     else:
@@ -222,17 +214,17 @@ def _bundle(
     return judgement.ok
 
 
-def _judge(
-    bundle: Path, pins: "Sequence[VerifierKey] | None", policy_pin: "VerifierKey | None"
-) -> "Judgement":
+def _judge(bundle: Path, trusted: Trusted) -> "Judgement":
     from governance.bundle import read_bundle, records, verify_bundle
     from governance.cli.verdicts import Judgement
     from governance.errors import TamperedError
     from governance.lawful.check import check
 
+    pins, demands = trusted.read()
+    policy_pin = trusted.policy_pin()
     manifest = read_bundle(bundle).manifest
     with _bar("verifying", manifest.total_bytes if manifest else 0, LONG_BYTES) as progress:
-        report = verify_bundle(bundle, pins, progress)
+        report = verify_bundle(bundle, pins, progress, demands)
     part, withheld = (manifest.part, manifest.withheld) if manifest else (None, {})
     try:
         with _bar("judging", report.summary.entries, LONG_ENTRIES) as progress:
@@ -241,18 +233,6 @@ def _judge(
     except TamperedError as exc:
         # What cannot be read cannot be judged; why it cannot is among the findings above.
         return Judgement(report, None, exc.message)
-
-
-def _pin(given: str) -> "VerifierKey":
-    from governance.assemble import read_verifier_key
-    from governance.ledger.checkpoint import parse_verifier_key
-
-    try:
-        return parse_verifier_key(read_verifier_key(given))
-    except OSError as exc:
-        raise InvalidInputError(
-            f"key file `{given[:80]}` cannot be read", hint="give the key `init` printed"
-        ) from exc
 
 
 @contextmanager

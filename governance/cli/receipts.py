@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +15,7 @@ from governance.errors import ConflictError, InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
     from governance.cli.receipt_view import ReceiptJudgement
+    from governance.ledger.anchoring import Demands
     from governance.ledger.checkpoint import VerifierKey
 
 __all__ = ["add_to", "judge"]
@@ -102,10 +104,13 @@ def receipt(  # noqa: PLR0913  # each is an option of the command line
     say(f"next: governance verify {plain(out)} --key {governance.signer.verifier_key}")
 
 
-def judge(path: Path, pins: "Sequence[VerifierKey] | None") -> "ReceiptJudgement":
+def judge(
+    path: Path, pins: "Sequence[VerifierKey] | None", demands: "Demands | None" = None
+) -> "ReceiptJudgement":
     """Judge the receipt in the file `path`. Raises InvalidInputError when it is none at all."""
     from governance.cli.receipt_view import ReceiptJudgement
     from governance.lawful.extract import check_extract
+    from governance.ledger.anchoring import Vouched, judge_anchors
     from governance.ledger.receipt import RECEIPT_BYTES_MAX
     from governance.ledger.receipt_check import verify_receipt
     from governance.ledger.report import Status
@@ -121,6 +126,11 @@ def judge(path: Path, pins: "Sequence[VerifierKey] | None") -> "ReceiptJudgement
             hint="give the folder `governance export` wrote, or the file `governance receipt` wrote",
         )
     checked = verify_receipt(raw, pins)
+    if demands is not None and checked.receipt is not None:
+        note = "checkpoint", checked.receipt.checkpoint.encode()
+        said = Vouched(checked.report.summary.log, [note])
+        more = judge_anchors(said, pins, demands)
+        checked = replace(checked, report=checked.report.with_findings(more))
     if checked.report.integrity is not Status.OK:
         return ReceiptJudgement(checked)
     return ReceiptJudgement(checked, check_extract(checked.records))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from governance.cli.anchoring import anchored
 from governance.cli.console import plain, say, talk
 from governance.cli.options import HomeDir, Host, PolicyPaths, Port
 from governance.cli.target import open_agent
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from agent.worker import Failure
     from governance.assemble import Governance
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "leave_when_asked"]
 
 Agent = Annotated[
     str | None,
@@ -45,7 +46,10 @@ def serve(
     policy: PolicyPaths = None,
     home: HomeDir = None,
 ) -> None:
-    """Serve the approval queue, and drive an agent's runs beside it. SIGHUP reloads the policies."""
+    """Serve the approval queue, drive an agent's runs beside it, and anchor the log.
+
+    SIGHUP reloads the policies.
+    """
     from governance.assemble import Governance
 
     if agent is None:
@@ -53,12 +57,16 @@ def serve(
         opened = (
             Governance.open(home, policies=policy) if policy else Governance.without_rules(home)
         )
-        with opened as governance:
+        with opened as governance, anchored(governance, home):
             _serve(governance, host, port)
         return
     from agent.worker import Worker
 
-    with open_agent(agent, home, policy) as found, Worker(found, report=_report):
+    with (
+        open_agent(agent, home, policy) as found,
+        anchored(found.governance, home),
+        Worker(found, report=_report),
+    ):
         _serve(found.governance, host, port)
 
 
@@ -67,8 +75,7 @@ def _serve(governance: "Governance", host: str, port: int) -> None:
 
     from governance.web import WebSettings, create_app, serve
 
-    # Asked to end, it leaves through the same doors as always: what is in hand is finished first.
-    signal.signal(signal.SIGTERM, _end)
+    leave_when_asked()
     app = create_app(
         governance.store,
         signer=governance.signer,
@@ -111,6 +118,11 @@ def _reload(governance: "Governance", asked: "SimpleQueue[bool]") -> None:
             continue
         versions = ", ".join(f"{plain(name)} {version}" for name, version in held.versions.items())
         talk(f"policies in force: {versions or 'none'}")
+
+
+def leave_when_asked() -> None:
+    """Asked to end, leave through the same doors as always: what is in hand is finished first."""
+    signal.signal(signal.SIGTERM, _end)
 
 
 def _end(_signal: int, _frame: object) -> None:

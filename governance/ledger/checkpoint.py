@@ -40,13 +40,16 @@ __all__ = [
     "Checkpoint",
     "KeyType",
     "NoteSigner",
+    "Signature",
     "VerifierKey",
     "format_checkpoint",
     "format_verifier_key",
     "note_text",
     "open_note",
     "parse_checkpoint",
+    "parse_signature",
     "parse_verifier_key",
+    "read_note",
     "sign_checkpoint",
     "sign_note",
     "signing_keys",
@@ -62,6 +65,7 @@ _SIGNATURE_BYTES: Final = 64
 _TIMESTAMP_BYTES: Final = 8
 _TEXT_LINES_MIN: Final = 3
 _SIZE_MAX: Final = 2**63 - 1
+_SECONDS_MAX: Final = 2**63 - 1
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _CONTROLS: Final = re.compile("[\x00-\x09\x0b-\x1f\ud800-\udfff]")
 """Control characters but for line ends, and halves of characters: no note holds them."""
@@ -116,6 +120,8 @@ class VerifierKey:
         if self.kind is KeyType.COSIGNATURE:
             stamp, signature = signature[:_TIMESTAMP_BYTES], signature[_TIMESTAMP_BYTES:]
             moment = int.from_bytes(stamp, "big")
+            if moment > _SECONDS_MAX:
+                return False
             message = f"cosignature/v1\ntime {moment}\n".encode() + message
         return self.verifies_bytes(message, signature)
 
@@ -141,15 +147,22 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Signature:
+class Signature:
+    """One signature line of a note. It says whose it is; only a key can tell whether that is so."""
+
     name: str
     key_id: bytes
     signature: bytes
 
+    @property
+    def line(self) -> str:
+        """The one spelling of it, with its line end."""
+        return f"{_SIGNATURE_MARK}{self.name} {_to_base64(self.key_id + self.signature)}\n"
 
-def verifier_key(origin: Origin, public: bytes) -> str:
-    """Spell the key of a log, as people pin it."""
-    return format_verifier_key(VerifierKey(origin, public))
+
+def verifier_key(origin: Origin, public: bytes, kind: KeyType = KeyType.ED25519) -> str:
+    """Spell the key of a log, or of a witness, as people pin it."""
+    return format_verifier_key(VerifierKey(origin, public, kind))
 
 
 def format_verifier_key(key: VerifierKey) -> str:
@@ -214,14 +227,14 @@ def sign_note(text: str, *signers: NoteSigner) -> str:
     note = f"{text}\n"
     for signer in signers:
         key = parse_verifier_key(signer.verifier_key)
-        note += f"{_SIGNATURE_MARK}{key.name} {_to_base64(key.id + signer.sign(text.encode()))}\n"
+        note += Signature(key.name, key.id, signer.sign(text.encode())).line
         open_note(note, [key])  # a signer that holds another key must not get as far as a reader
     return note
 
 
 def note_text(note: str) -> str:
     """The text of a note, its signatures unchecked. Raises InvalidInputError when malformed."""
-    return _parse_note(note)[0]
+    return read_note(note)[0]
 
 
 def open_note(note: str, keys: Sequence[VerifierKey]) -> tuple[str, ...]:
@@ -240,7 +253,7 @@ def signing_keys(note: str, keys: Sequence[VerifierKey]) -> tuple[VerifierKey, .
         raise InvalidInputError("no key to verify with", hint="pin at least one verifier key")
     if len(known) != len(keys):
         raise InvalidInputError("two keys share one name and key id", hint="pin each key once")
-    text, signatures = _parse_note(note)
+    text, signatures = read_note(note)
     verified = dict[tuple[str, bytes], VerifierKey]()
     for line in signatures:
         found = (line.name, line.key_id)
@@ -255,17 +268,19 @@ def signing_keys(note: str, keys: Sequence[VerifierKey]) -> tuple[VerifierKey, .
     return tuple(verified.values())
 
 
-def _parse_note(note: str) -> tuple[str, list[_Signature]]:
+def read_note(note: str) -> tuple[str, list[Signature]]:
+    """The text of a note and its signatures, unchecked. Raises InvalidInputError when malformed."""
     if len(note) > NOTE_BYTES_MAX or _has_controls(note):
         raise InvalidInputError("note is too long, or holds control characters")
     cut = note.rfind("\n\n")
     *lines, rest = note[cut + 2 :].split("\n")
     if cut <= 0 or not lines or rest or len(lines) > SIGNATURES_MAX:
         raise InvalidInputError("note is malformed", hint="it ends with 1 to 100 signature lines")
-    return note[: cut + 1], [_parse_signature(line) for line in lines]
+    return note[: cut + 1], [parse_signature(line) for line in lines]
 
 
-def _parse_signature(line: str) -> _Signature:
+def parse_signature(line: str) -> Signature:
+    """Read one signature line without its end. Raises InvalidInputError."""
     name, space, encoded = line.removeprefix(_SIGNATURE_MARK).partition(" ")
     decoded = _from_base64(encoded)
     if (
@@ -276,7 +291,7 @@ def _parse_signature(line: str) -> _Signature:
         or len(decoded) <= _KEY_ID_BYTES
     ):
         raise InvalidInputError(f"note has a malformed signature line: `{line[:80]}`")
-    return _Signature(name, decoded[:_KEY_ID_BYTES], decoded[_KEY_ID_BYTES:])
+    return Signature(name, decoded[:_KEY_ID_BYTES], decoded[_KEY_ID_BYTES:])
 
 
 def _is_name(name: str) -> bool:

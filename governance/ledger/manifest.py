@@ -42,6 +42,8 @@ __all__ = [
     "manifest_text",
     "part_to_json",
     "segment_name",
+    "stamp_name",
+    "stamp_size",
 ]
 
 FORMAT: Final = "governance/bundle/v2"
@@ -53,14 +55,27 @@ SIGNATURE: Final = "manifest.sig"
 CHECKPOINT: Final = "checkpoint"
 KEYS: Final = "keys"
 HASHES: Final = "hashes"
-FOLDERS: Final = ("checkpoints", "entries", "payloads")
+FOLDERS: Final = ("anchors", "checkpoints", "entries", "payloads")
 
 _CHECKPOINT_NAME: Final = re.compile(r"checkpoints/[0-9]{16}")
+_STAMP_NAME: Final = re.compile(r"anchors/([0-9]{16})-[a-z0-9][a-z0-9-]{0,63}\.tsr")
+_SEGMENTS: Final = ("entries", "payloads")
 _SEGMENT_NAME: Final = re.compile(r"(?:entries|payloads)/[0-9]{16}\.jsonl")
 
 
 def checkpoint_name(size: int) -> str:
     return f"checkpoints/{size:016}"
+
+
+def stamp_name(size: int, sink: str) -> str:
+    """A stamp over the text of the checkpoint of that size, by the name of who was asked."""
+    return f"anchors/{size:016}-{sink}.tsr"
+
+
+def stamp_size(name: str) -> int | None:
+    """The size of the checkpoint that a file is a stamp over, None when it is called otherwise."""
+    found = _STAMP_NAME.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def segment_name(folder: str, first: int) -> str:
@@ -167,19 +182,24 @@ def _part(told: Any, size: int) -> Part:
 
 
 def _fits(files: Iterable[str], part: Part) -> bool:
-    """Tell whether a part has these files: segments pairwise, and no checkpoint that nothing can confirm."""
+    """Tell whether a part has these files: segments pairwise, no checkpoint that nothing can confirm, and
+    no stamp over a checkpoint that is not there."""
     names = set(files)
     notes = {name for name in names if _CHECKPOINT_NAME.fullmatch(name)}
+    sizes = {int(name.rpartition("/")[2]) for name in notes}
+    stamps = {name for name in names if stamp_size(name) is not None}
     segments = {name for name in names if _SEGMENT_NAME.fullmatch(name)}
+    others = names - notes - stamps - segments
+    if not {stamp_size(name) for name in stamps} <= sizes:
+        return False
     if isinstance(part, WholeLog):
         firsts = range(0, part.size, SEGMENT_ENTRIES)
-        wanted = {segment_name(name, first) for name in FOLDERS[1:] for first in firsts}
-        return segments == wanted and names - notes == segments | {CHECKPOINT, KEYS}
+        wanted = {segment_name(name, first) for name in _SEGMENTS for first in firsts}
+        return segments == wanted and others == {CHECKPOINT, KEYS}
     inside = range(part.first + 1, part.end + 1) if isinstance(part, Span) else range(0)
-    sizes = {int(name.rpartition("/")[2]) for name in notes}
     paired = {name.replace("entries/", "payloads/") for name in segments if name[0] == "e"}
     return (
-        names - notes == segments | {CHECKPOINT, KEYS, HASHES}
+        others == {CHECKPOINT, KEYS, HASHES}
         and {name for name in segments if name[0] == "p"} == paired
         and all(size in inside or size == part.size for size in sizes)
     )

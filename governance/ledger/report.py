@@ -84,6 +84,12 @@ class Flaw(StrEnum):
     SIGNATURE_WRONG = "signature-wrong"
     CHECKPOINT_FOREIGN = "checkpoint-foreign"
     NOTHING_SIGNED = "nothing-signed"
+    QUORUM_MISSING = "quorum-missing"
+    ANCHOR_STALE = "anchor-stale"
+    STAMP_WRONG = "stamp-wrong"
+    STAMP_MISSING = "stamp-missing"
+    COSIGNED = "cosigned"
+    STAMPED = "stamped"
     LOG_EMPTY = "log-empty"
     LOG_PARTIAL = "log-partial"
     TAIL_CUT = "tail-cut"
@@ -118,6 +124,12 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.KEYS_DIFFER: "trust no key that this log names; ask its owner for the present one",
     Flaw.CHECKPOINT_FOREIGN: "find out which log this checkpoint belongs to",
     Flaw.NOTHING_SIGNED: "ask for the log's newest checkpoint",
+    Flaw.QUORUM_MISSING: "ask for an export made after its witnesses cosigned; ask the witnesses themselves",
+    Flaw.ANCHOR_STALE: "ask for a fresh export; if none is to be had, treat what is missing as withheld",
+    Flaw.STAMP_WRONG: "find out who made the stamp; give the authority's own certificate",
+    Flaw.STAMP_MISSING: "ask for an export with the stamps of that authority",
+    Flaw.COSIGNED: "nothing to do: this is as far as the witnesses vouch",
+    Flaw.STAMPED: "nothing to do: the authority vouches that it existed then",
     Flaw.LOG_EMPTY: _AGAIN,
     Flaw.LOG_PARTIAL: "ask for the whole log, from entry 0",
     Flaw.TAIL_CUT: _AGAIN,
@@ -134,11 +146,13 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
 }
 _INFORMATION: Final = frozenset(
     {
+        Flaw.COSIGNED,
         Flaw.LOG_SUCCEEDS,
         Flaw.PAYLOAD_ERASED,
         Flaw.PAYLOAD_KEPT,
         Flaw.PAYLOAD_WITHHELD,
         Flaw.RUN_OPEN,
+        Flaw.STAMPED,
     }
 )
 _UNREACHED: Final = frozenset({Flaw.UNPINNED, Flaw.RUN_UNENDED})

@@ -22,6 +22,7 @@ from governance.ledger.checkpoint import (
     parse_checkpoint,
     sign_checkpoint,
 )
+from governance.ledger.cosignature import add_signatures
 from governance.ledger.entry import Kind
 from governance.ledger.keys import KEY_KINDS, signing_after
 from governance.ports import Head, Reader, Signer
@@ -31,6 +32,7 @@ __all__ = [
     "CHECKPOINT_ENTRIES",
     "Charter",
     "KeptCheckpoint",
+    "cosigned",
     "refuse_strangers",
     "sync_directory",
 ]
@@ -75,20 +77,23 @@ class KeptCheckpoint:
                 hint=hint,
             )
         same_root = kept.size != head.size or kept.root == head.root
-        if stored(kept.size) != note or not same_root:
+        if not _is_same(stored(kept.size), note) or not same_root:
             raise TamperedError(
                 f"database is not consistent with the kept checkpoint of size `{kept.size}`",
                 hint=hint,
             )
 
     def replace(self, note: str) -> None:
-        """Keep `note` unless a newer one is kept already. Several processes may try at once."""
+        """Keep `note` unless a newer one is kept already. Several processes may try at once.
+
+        The same head with more signatures is newer: witnesses come later.
+        """
         try:
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(directory, fcntl.LOCK_EX)
                 old = self.read()
-                if old is None or self._parse(old).size < self._parse(note).size:
+                if old is None or self._is_newer(note, old):
                     self._write(note)
                     os.fsync(directory)
             finally:
@@ -107,6 +112,10 @@ class KeptCheckpoint:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self.path)
+
+    def _is_newer(self, note: str, old: str) -> bool:
+        size, last = self._parse(note).size, self._parse(old).size
+        return size > last or (_is_same(note, old) and note != old)
 
     def _parse(self, note: str) -> Checkpoint:
         try:
@@ -165,6 +174,21 @@ def refuse_strangers(reader: Reader, signers: Sequence[Signer]) -> None:
             f"key `{signers[0].verifier_key[:160]}` is not one of log `{signers[0].origin}`, or no longer",
             hint="bring back the key that belongs to it; finish a rotation with `governance keys rotate`",
         )
+
+
+def cosigned(note: str | None, size: int, lines: str) -> str:
+    """The checkpoint `note` over `size` entries with signature `lines` of others under it."""
+    if note is None:
+        raise InvalidInputError(f"no checkpoint covers exactly `{size}` entries")
+    return add_signatures(note, lines)
+
+
+def _is_same(note: str | None, other: str) -> bool:
+    """Tell whether two notes are one head, whoever has signed each since."""
+    try:
+        return note is not None and note_text(note) == note_text(other)
+    except InvalidInputError:
+        return False
 
 
 def sync_directory(path: Path) -> None:

@@ -24,7 +24,7 @@ from governance.ledger.erasure import (
 )
 from governance.ledger.merkle import Node, over_leaves
 from governance.ports import Clock, Head, Lease, Person, Reader, RunHead, Signer, Transaction
-from governance.store.checkpoints import CHECKPOINT_ENTRIES, Charter
+from governance.store.checkpoints import CHECKPOINT_ENTRIES, Charter, cosigned
 from governance.store.desk import name_taken, read_only
 from governance.store.projection import (
     Tip,
@@ -120,8 +120,10 @@ class _MemoryReader:
                     counts[tool] += 1
         return dict(counts)
 
-    def latest(self, kinds: Collection[Kind], *, tool: str | None = None) -> Record | None:
-        keys = {latest_key(kind, tool) for kind in kinds}
+    def latest(
+        self, kinds: Collection[Kind], *, tool: str | None = None, sink: str | None = None
+    ) -> Record | None:
+        keys = {latest_key(kind, tool or sink) for kind in kinds}
         newest_first = reversed(self.moment.records)
         return next((r for r in newest_first if not keys.isdisjoint(latest_keys(r.entry))), None)
 
@@ -182,6 +184,11 @@ class _MemoryTransaction(_MemoryReader):
             notes[now.tip.size] = self._charter.sign(self, notes.get, also)
             self.moment = replace(now, checkpoints=tuple(notes.items()))
         return now.tip.size, notes[now.tip.size]
+
+    def cosign(self, size: int, lines: str) -> None:
+        notes = dict(self.moment.checkpoints)
+        notes[size] = cosigned(notes.get(size), size, lines)
+        self.moment = replace(self.moment, checkpoints=tuple(notes.items()))
 
     def _move_request(self, record: Record) -> None:
         now, move = self.moment, request_of(record.entry)

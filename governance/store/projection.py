@@ -195,15 +195,16 @@ def start_of(entry: Entry) -> Start | None:
 
 
 def latest_keys(entry: Entry) -> tuple[str, ...]:
-    """The keys under which `entry` is now the newest: its kind, and outside runs its kind and tool."""
-    tool = entry.body.get("tool")
-    if entry.run is not None or not isinstance(tool, str):
+    """The keys under which `entry` is now the newest: its kind, and outside runs its kind with the tool or
+    sink that it is about."""
+    name = entry.body.get("sink" if entry.kind is Kind.ANCHOR_RECORDED else "tool")
+    if entry.run is not None or not isinstance(name, str):
         return (entry.kind.value,)
-    return (entry.kind.value, latest_key(entry.kind, tool))
+    return (entry.kind.value, latest_key(entry.kind, name))
 
 
-def latest_key(kind: Kind, tool: str | None) -> str:
-    return kind.value if tool is None else f"{kind.value} {tool}"
+def latest_key(kind: Kind, name: str | None) -> str:
+    return kind.value if name is None else f"{kind.value} {name}"
 
 
 def is_about(entry: Entry, key: str) -> bool:

@@ -181,8 +181,10 @@ class SqliteReader:
         asked = {"principal": principal, "since": since}
         return dict(self._settled().execute(_STARTS, asked).fetchall())
 
-    def latest(self, kinds: Collection[Kind], *, tool: str | None = None) -> Record | None:
-        row = self._one(_LATEST, _array([latest_key(kind, tool) for kind in kinds]))
+    def latest(
+        self, kinds: Collection[Kind], *, tool: str | None = None, sink: str | None = None
+    ) -> Record | None:
+        row = self._one(_LATEST, _array([latest_key(kind, tool or sink) for kind in kinds]))
         if row is None or row[0] is None:
             return None
         seq = row[0]

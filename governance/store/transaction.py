@@ -23,7 +23,7 @@ from governance.ledger.erasure import (
 )
 from governance.ledger.merkle import completed_by
 from governance.ports import RunHead, Signer
-from governance.store.checkpoints import Charter
+from governance.store.checkpoints import Charter, cosigned
 from governance.store.content import payload_rows
 from governance.store.desk import SqliteLeases, SqlitePeople
 from governance.store.keyring import Keyring
@@ -61,6 +61,7 @@ _ERASE = "DELETE FROM payload WHERE place >= ? AND place < ? AND name = ?"
 _DOOM = "UPDATE subjectkey SET doomed = TRUE WHERE no = ?"
 _DOOMED = "SELECT no FROM subjectkey WHERE doomed"
 _STRIKE = "DELETE FROM subjectkey WHERE doomed"
+_COSIGN = "UPDATE checkpoint SET note = ? WHERE size = ?"
 _ADD_CHECKPOINT = "INSERT INTO checkpoint (size, note) VALUES (?, ?)"
 
 
@@ -187,6 +188,12 @@ class SqliteTransaction(SqliteReader):
             self._connection.execute(_ADD_CHECKPOINT, (size, note))
         self._signed = size, note
         return size, note
+
+    def cosign(self, size: int, lines: str) -> None:
+        note = cosigned(self.tree.checkpoint(size), size, lines)
+        self._protect()
+        self._connection.execute(_COSIGN, (note, size))
+        self._signed = size, note
 
     def keep(self) -> None:
         """Let the works that follow, and the commit, see what this one did."""

@@ -2,14 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from agents import Plays, call, calls, person, say, vote
+from witnesses import running
 
 from agent import DurableAgent, tool
 from agent.models import ModelError
 from agent.tools import ToolResult
 from governance import Governance, Principal, assemble, keys, queue, recovery
+from governance.anchors.file import FileSink
+from governance.anchors.rounds import anchor
+from governance.anchors.settings import Settings
+from governance.anchors.troubles import Troubles
+from governance.anchors.witness import WitnessSink
 from governance.approval.model import Verdict
 from governance.assemble import KeySigner
 from governance.cli import main
@@ -91,6 +98,21 @@ def desk(gov: Governance, *turns, tools=TOOLS, **options) -> DurableAgent:
     return DurableAgent(Plays(*turns), tools, governance=gov, name="desk", **options)
 
 
+def put_outside(gov: Governance, folder: Path) -> None:
+    """Anchor the head, at a witness too, and let nothing happen for an hour."""
+    key = gov.signer.verifier_key
+    with running(folder / "witness", "bank.example/w", key, clock=gov.clock) as witness:
+        sinks = (
+            FileSink("vault", folder / "vault.jsonl"),
+            WitnessSink("bank", witness.url, witness.key),
+        )
+        settings, troubles = Settings(sinks), Troubles(folder / "troubles")
+        for _ in range(2):
+            done = anchor(gov.store, settings, troubles, gov.clock)
+            assert [outcome.error for outcome in done] == ["", ""]
+            gov.clock.now += 2 * 3600 * 1_000_000
+
+
 def tell(gov: Governance) -> None:
     """Let everything happen that entries are written of."""
     ann, eve = person(gov), person(gov, "eve", "intern")
@@ -144,7 +166,7 @@ def signed(texts: dict[str, str], signer: KeySigner) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def history() -> Sequence[Record]:
+def history(tmp_path_factory) -> Sequence[Record]:
     """Every entry of a log in which all this happened."""
     signer = KeySigner.from_seed(Origin("test/policies"), b"p" * 32)
     texts = signed({"desk.yaml": RULES, "old.yaml": OLD}, signer)
@@ -156,6 +178,8 @@ def history() -> Sequence[Record]:
     del texts["old.yaml"]
     texts |= signed({"desk.yaml": RULES}, signer)
     gov.reload()
+
+    put_outside(gov, tmp_path_factory.mktemp("outside"))
     return gov.store.read(lambda reader: reader.records())
 
 
