@@ -40,7 +40,7 @@ def list_(*, home: HomeDir = None, json: AsJson = False) -> None:
     from governance.assemble import Governance
     from governance.keys import signing
 
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         now, mine = governance.store.read(signing), governance.signer.verifier_key
     if json:
         return show_json([{"key": key, "here": key == mine} for key in now])
@@ -55,7 +55,7 @@ def add(key: Key, *, by: By, home: HomeDir = None, json: AsJson = False) -> None
     from governance.assemble import Governance, KeySigner
 
     new = KeySigner.load(Path(key))
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         size = use.add(governance.store, governance.clock, _subject(by), new)
     _tell(new.verifier_key, size, json=json)
 
@@ -73,7 +73,7 @@ def rotate(*, by: By, reason: Why, home: HomeDir = None, json: AsJson = False) -
     place = _interrupted(home)
     if place is not None:
         return _adopt(place, None, json=json)
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         old = governance.signer.verifier_key
         return _replace(governance, home, retire(_subject(by), old, reason), by, json=json)
 
@@ -85,7 +85,7 @@ def retire(key: Key, *, by: By, reason: Why, home: HomeDir = None, json: AsJson 
     from governance.assemble import Governance, read_verifier_key
 
     ended = read_verifier_key(key)
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         if ended == governance.signer.verifier_key:
             raise InvalidInputError(
                 "this installation signs with that key", hint="run `governance keys rotate`"
@@ -114,7 +114,7 @@ def compromised(  # noqa: PLR0913 - each is an option
 
     lost = read_verifier_key(key)
     change = use.declare_compromised(_subject(by), lost, since=since, reason=reason)
-    with Governance.open(home) as governance:
+    with Governance.without_rules(home) as governance:
         if lost == governance.signer.verifier_key:
             return _replace(governance, home, change, by, json=json)
         size = use.change(governance.store, governance.clock, change)
