@@ -26,21 +26,26 @@ from governance.ledger.checkpoint import (
     parse_verifier_key,
     verifier_key,
 )
+from governance.livecheck import LiveCheck, Outcome, check
 from governance.policy.document import load_policies
 from governance.policy.rules import PolicySet
 from governance.policy_files import Policies, source
 from governance.ports import Clock, NewId, Signer, Store
 from governance.rulebook import Rulebook
 from governance.rulebook import load as load_set
-from governance.store.checkpoints import sync_directory
+from governance.store.checkpoints import KeptCheckpoint, sync_directory
+from governance.store.inspection import Subject
 from governance.store.memory import MemoryStore
 from governance.store.sqlite import SqliteStore
+from governance.store.stands import KeptStand
 
 __all__ = [
     "Governance",
     "KeySigner",
     "adopt_key",
+    "check_log",
     "init",
+    "live_check",
     "load",
     "make_policy_key",
     "new_id",
@@ -361,3 +366,21 @@ def load(policies: Policies, policy_key: str | None = None) -> PolicySet:
     it is absent nothing loads.
     """
     return load_set(source(policies)(), read_policy_key(policy_key))
+
+
+def check_log(home: Home, *, whole: bool) -> Outcome:
+    """Check the log in `home` once. Opens it for reading only, whoever else writes it."""
+    signer = KeySigner.load(home.key)
+    kept = KeptCheckpoint(home.checkpoint)
+    subject = Subject(home.ledger, home.keyring, signer.origin, signer.verifier_key, kept)
+    return check(subject, KeptStand(home.verified, signer), now, whole=whole)
+
+
+def live_check(governance: Governance, every_s: float) -> LiveCheck | None:
+    """Check the log of `governance` for as long as it is served; None where it lies in no file."""
+    store, signer = governance.store, governance.signer
+    if not isinstance(store, SqliteStore):
+        return None
+    subject = Subject(store.path, store.keyring, store.origin, signer.verifier_key, store.kept)
+    kept = KeptStand(Home(store.path.parent, store.path).verified, signer)
+    return LiveCheck(subject, kept, governance.clock, every_s)

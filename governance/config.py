@@ -6,6 +6,7 @@
 | `GOVERNANCE_CHECKPOINT` | where the last checkpoint is kept; best on another volume | in the home |
 | `GOVERNANCE_KEYRING` | where the keys of people's content are kept; best on another volume | in the home |
 | `GOVERNANCE_ENVIRONMENT` | what policies read as `env.name` | `default` |
+| `GOVERNANCE_CHECK_SECONDS` | how often `governance serve` checks the log, 1 to 86400 | `60` |
 | `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, `celpy` or `celexpr` | `closure` |
 | `GOVERNANCE_POLICY_KEY` | the key that policies must be signed with, or a file that holds it | none |
 | `GOVERNANCE_SECRET_<NAME>` | the secret `<name>` of a tool, for agents given `environment_secret` | none |
@@ -29,6 +30,7 @@ __all__ = [
     "Home",
     "WitnessHome",
     "anchors_file",
+    "check_seconds",
     "engine_name",
     "environment_name",
     "environment_secret",
@@ -40,6 +42,7 @@ __all__ = [
     "shipped_signature",
 ]
 
+CHECK_SECONDS_MAX = 24 * 3600
 POLICY_SUFFIX = ".yaml"
 TEST_SUFFIX = ".test.yaml"
 SIGNATURE = "policies.sig"
@@ -82,6 +85,11 @@ class Home:
     @property
     def verifier_key(self) -> Path:
         return self.folder / "log.vkey"
+
+    @property
+    def verified(self) -> Path:
+        """How far the live check has come; see `governance.store.stands`."""
+        return self.folder / "verified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,17 @@ def engine_name() -> str:
 def policy_key() -> str | None:
     """Tell the key that is configured. One that is set and empty is no key, and not none either."""
     return os.environ.get("GOVERNANCE_POLICY_KEY")
+
+
+def check_seconds() -> int:
+    """Read how often the log is checked. Raises InvalidInputError: it cannot be switched off."""
+    text = os.environ.get("GOVERNANCE_CHECK_SECONDS") or "60"
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= CHECK_SECONDS_MAX:
+        raise InvalidInputError(
+            f"GOVERNANCE_CHECK_SECONDS is `{text[:40]}`",
+            hint=f"give whole seconds, 1 to {CHECK_SECONDS_MAX}",
+        )
+    return int(text)
 
 
 def shipped_policy(name: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ import typer
 from governance.cli import (
     anchoring,
     approvals,
+    checking,
     demo,
     erasure,
     evidence,
@@ -79,6 +80,7 @@ for _room in (
     erasure,
     anchoring,
     witness,
+    checking,
     demo,
 ):
     _room.add_to(app)

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated
@@ -73,7 +73,10 @@ def serve(
 def _serve(governance: "Governance", host: str, port: int) -> None:
     import secrets
 
+    from governance.assemble import live_check
+    from governance.config import check_seconds
     from governance.web import WebSettings, create_app, serve
+    from governance.web.health import watch
 
     leave_when_asked()
     app = create_app(
@@ -88,7 +91,10 @@ def _serve(governance: "Governance", host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         say(f"queue at http://{shown}:{port}/")
 
-    with _reloading(governance):
+    live = live_check(governance, check_seconds())
+    if live is not None:
+        watch(app, governance.store, live)
+    with _reloading(governance), live or nullcontext():
         serve(app, host, port, ready)
 
 

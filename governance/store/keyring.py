@@ -142,6 +142,10 @@ class Keyring:
         return cls(path, connection, draw)
 
     @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
     def last(self) -> int:
         """The highest number ever given to a key."""
         with self._lock:

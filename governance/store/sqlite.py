@@ -138,6 +138,18 @@ class SqliteStore:
     def origin(self) -> Origin:
         return self._charter.origin
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def kept(self) -> KeptCheckpoint | None:
+        return self._charter.kept
+
+    @property
+    def keyring(self) -> Path:
+        return self._keyring.path
+
     def submit(self, work: Callable[[Transaction], T]) -> "Future[T]":
         return self._writer.submit(work)
 

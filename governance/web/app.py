@@ -168,7 +168,7 @@ def _answer(desk: Desk, request: Request, error: GovernanceError) -> Response:
     status, path = error.http_status, request.url.path
     answer: Response
     kind, title = next((k, t) for family, k, t in _FAMILIES if isinstance(error, family))
-    if path.startswith("/api/") or path == "/healthz":
+    if path.startswith("/api/") or path in {"/healthz", "/health", "/metrics"}:
         answer = api.error_answer(error, kind, status)
     elif isinstance(error, SignInNeededError) and request.method == "GET":
         query = "" if path == "/" else f"?next={quote(path, safe='/:@')}"
