@@ -292,7 +292,9 @@ def test_two_processes_that_resume_one_run_pay_once(world):
     assert w.effects == ["pay ann 900"], ends
     assert any(out.strip() == "completed" for out, _ in ends)
     for out, errors in ends:
-        assert out.strip() == "completed" or "is being driven by" in errors
+        # On a slow machine a driver may lose its lease meanwhile: then the fence stops it.
+        stopped = "is being driven by" in errors or "was taken over by another driver" in errors
+        assert out.strip() == "completed" or stopped
     assert w.kinds()["call.started"] == 1
 
 
