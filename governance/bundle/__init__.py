@@ -23,7 +23,7 @@ from governance.bundle.choosing import (
     choose_whole,
     parse_withholding,
 )
-from governance.bundle.reading import Bundle, read_bundle, records, verify_bundle
+from governance.bundle.reading import Bundle, read_bundle, read_kept, records, verify_bundle
 from governance.bundle.writing import export, export_part
 from governance.ledger.manifest import Manifest
 
@@ -39,6 +39,7 @@ __all__ = [
     "export_part",
     "parse_withholding",
     "read_bundle",
+    "read_kept",
     "records",
     "verify_bundle",
 ]

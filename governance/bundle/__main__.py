@@ -1,6 +1,6 @@
 """Does a bundle hold, on a machine with nothing but Python and `cryptography`? The verifier by itself.
 
-    python -m governance.bundle BUNDLE --key VKEY [--key VKEY …]
+    python -m governance.bundle BUNDLE --key VKEY [--key VKEY …] [--kept FILE …]
 
 Prints each finding and three verdicts. Exit status 0 only if all three are ok, 5 if not, 2 when there is
 nothing to judge. Lawfulness needs the policy engine: that is `governance verify`.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from governance.bundle.reading import verify_bundle
+from governance.bundle.reading import read_kept, verify_bundle
 from governance.errors import InvalidInputError
 from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
 from governance.ledger.parts import named
@@ -34,10 +34,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="append",
         help="a verifier key to pin, or a file that holds one: not from the bundle",
     )
+    parser.add_argument(
+        "--kept",
+        metavar="FILE",
+        action="append",
+        type=Path,
+        default=[],
+        help="a checkpoint kept from an earlier bundle: the log has to contain what it covers",
+    )
     asked = parser.parse_args(arguments)
     try:
         pins = None if asked.key is None else [_pin(key) for key in asked.key]
-        report = verify_bundle(asked.bundle, pins)
+        report = verify_bundle(asked.bundle, pins, kept=[read_kept(file) for file in asked.kept])
     except InvalidInputError as exc:
         sys.stderr.write(f"{_plain(str(exc))}\n")
         return InvalidInputError.exit_status

@@ -18,6 +18,7 @@ from governance.ids import Digest
 from governance.ledger.anchoring import Demands, Vouched, judge_anchors
 from governance.ledger.checkpoint import NOTE_BYTES_MAX, VerifierKey, parse_verifier_key
 from governance.ledger.entry import Entry, Payload, Record, read_entry
+from governance.ledger.kept import Kept, parse_kept
 from governance.ledger.lines import Stream, cut_lines
 from governance.ledger.manifest import (
     CHECKPOINT,
@@ -40,7 +41,7 @@ from governance.ledger.stamp import STAMP_BYTES_MAX
 from governance.ledger.tiles import TILES, tile_names
 from governance.ledger.verify import Evidence, Note, Progress, judge
 
-__all__ = ["Bundle", "read_bundle", "records", "verify_bundle"]
+__all__ = ["Bundle", "read_bundle", "read_kept", "records", "verify_bundle"]
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _TILE_BYTES_MAX: Final = 256 * 32
@@ -167,11 +168,25 @@ def read_bundle(folder: Path) -> Bundle:
     return bundle
 
 
+def read_kept(path: Path) -> Kept:
+    """Read a checkpoint that was kept from before. Raises InvalidInputError."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(NOTE_BYTES_MAX + 1)
+    except OSError as exc:
+        raise InvalidInputError(
+            f"kept checkpoint `{path}` cannot be read: `{exc.strerror}`",
+            hint="give the file `checkpoint` of an earlier bundle",
+        ) from exc
+    return parse_kept(str(path), raw)
+
+
 def verify_bundle(
     folder: Path,
     pins: Sequence[VerifierKey] | None,
     progress: Progress | None = None,
     demands: Demands | None = None,
+    kept: Sequence[Kept] = (),
 ) -> Report:
     """Judge a bundle by `ledger.verify`, its files by its manifest, its anchors by what is demanded of them.
 
@@ -180,7 +195,7 @@ def verify_bundle(
     bundle = read_bundle(folder)
     manifest, hashes = bundle.manifest, bundle.hashes()
     notes, stamps = list(bundle.notes()), bundle.stamps()
-    evidence = Evidence(bundle.entries(), bundle.payloads(), notes)
+    evidence = Evidence(bundle.entries(), bundle.payloads(), notes, kept=kept)
     if manifest is not None:
         evidence = replace(
             evidence,

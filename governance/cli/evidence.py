@@ -16,6 +16,7 @@ from governance.cli.console import plain, say, show_json
 from governance.cli.options import AsJson, HomeDir
 from governance.cli.trusting import (
     Fresh,
+    KeptFiles,
     Keys,
     PolicyKey,
     QuorumOf,
@@ -173,6 +174,7 @@ def verify(  # noqa: PLR0913 - one parameter an option
     trust: TrustFile = None,
     tsa: Tsa = None,
     fresh: Fresh = None,
+    kept: KeptFiles = None,
     json: AsJson = False,
 ) -> None:
     """Judge a bundle or a receipt offline: integrity, trust, completeness and lawfulness of what it covers.
@@ -181,7 +183,7 @@ def verify(  # noqa: PLR0913 - one parameter an option
     and trust must hold: it is part of a log, and says nothing about the rest. Witnesses, authorities and
     freshness count towards trust, if they are asked for.
     """
-    trusted = Trusted(key, witness, quorum, trust, tsa, fresh, policy_key)
+    trusted = Trusted(key, witness, quorum, trust, tsa, fresh, policy_key, kept)
     judge = _receipt if evidence.is_file() else _bundle
     if not judge(evidence, trusted, json=json):
         raise typer.Exit(DOES_NOT_HOLD)
@@ -194,6 +196,11 @@ def _receipt(file: Path, trusted: Trusted, *, json: bool) -> bool:
     if trusted.policy_key is not None:
         raise InvalidInputError(
             "a receipt does not tell who signed its rules", hint="give `--policy-key` with a bundle"
+        )
+    if trusted.kept:
+        raise InvalidInputError(
+            "a receipt cannot be compared with a kept checkpoint",
+            hint="verify a bundle of the whole log with `--kept`",
         )
     judgement = judge(file, *trusted.read())
     if json:
@@ -221,10 +228,10 @@ def _judge(bundle: Path, trusted: Trusted) -> "Judgement":
     from governance.lawful.check import check
 
     pins, demands = trusted.read()
-    policy_pin = trusted.policy_pin()
+    policy_pin, kept = trusted.policy_pin(), trusted.heads()
     manifest = read_bundle(bundle).manifest
     with _bar("verifying", manifest.total_bytes if manifest else 0, LONG_BYTES) as progress:
-        report = verify_bundle(bundle, pins, progress, demands)
+        report = verify_bundle(bundle, pins, progress, demands, kept)
     part, withheld = (manifest.part, manifest.withheld) if manifest else (None, {})
     try:
         with _bar("judging", report.summary.entries, LONG_ENTRIES) as progress:

@@ -13,10 +13,12 @@ from governance.errors import InvalidInputError
 if TYPE_CHECKING:
     from governance.ledger.anchoring import Demands
     from governance.ledger.checkpoint import VerifierKey
+    from governance.ledger.kept import Kept
     from governance.ledger.trust import Quorum
 
 __all__ = [
     "Fresh",
+    "KeptFiles",
     "Keys",
     "PolicyKey",
     "QuorumOf",
@@ -41,6 +43,15 @@ PolicyKey = Annotated[
         "--policy-key",
         metavar="VKEY",
         help="The key that every policy set must be signed with, or a file that holds it.",
+        show_default=False,
+    ),
+]
+KeptFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--kept",
+        metavar="FILE",
+        help="A checkpoint kept from an earlier bundle, or from a witness, to compare. May be repeated.",
         show_default=False,
     ),
 ]
@@ -106,6 +117,7 @@ class Trusted:
     tsa: Sequence[Path] | None = None
     fresh: str | None = None
     policy_key: str | None = None
+    kept: Sequence[Path] | None = None
 
     def read(self) -> "tuple[list[VerifierKey] | None, Demands | None]":
         """The keys to pin, None without any, and what is demanded of anchors, None if nothing is.
@@ -129,6 +141,12 @@ class Trusted:
     def policy_pin(self) -> "VerifierKey | None":
         """The key that policies must be signed with, None if that is not asked. Raises InvalidInputError."""
         return None if self.policy_key is None else _pin(self.policy_key)
+
+    def heads(self) -> "list[Kept]":
+        """The checkpoints that were kept from before. Raises InvalidInputError."""
+        from governance.bundle import read_kept
+
+        return [read_kept(file) for file in self.kept or ()]
 
     def _quorum(self) -> "tuple[Sequence[VerifierKey], Quorum | None]":
         from governance.assemble import read_verifier_key

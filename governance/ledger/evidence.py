@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from governance.ids import Digest
 from governance.ledger.heads import Note
+from governance.ledger.kept import Kept
 from governance.ledger.lines import Stream
 from governance.ledger.parts import Part
 
@@ -22,6 +23,7 @@ class Evidence:
     `part` is what it claims to be; None, as far as nothing is claimed, is judged as a whole log. `hashes`
     stand for the entries that a part is without (`ledger.parts`). `withheld` are the payloads that were
     kept back, by name the ascending positions. `tile` is there when there are tiles to compare.
+    `kept` are checkpoints that the verifier brings along: no part of what is put before him.
     """
 
     entries: Iterable[Stream]
@@ -31,3 +33,4 @@ class Evidence:
     hashes: Iterable[Digest] = ()
     withheld: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
     tile: TileReader | None = None
+    kept: Sequence[Kept] = ()

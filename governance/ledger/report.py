@@ -95,6 +95,8 @@ class Flaw(StrEnum):
     TAIL_CUT = "tail-cut"
     TAIL_UNCOVERED = "tail-uncovered"
     CHECKPOINT_BEYOND = "checkpoint-beyond"
+    HISTORY_DIFFERS = "history-differs"
+    HISTORY_SHORTER = "history-shorter"
     RUN_MISSING = "run-missing"
     RUN_UNENDED = "run-unended"
     RUN_OPEN = "run-open"
@@ -135,6 +137,8 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.TAIL_CUT: _AGAIN,
     Flaw.TAIL_UNCOVERED: "ask for an export with a checkpoint over every entry",
     Flaw.CHECKPOINT_BEYOND: "ask for the entries that this checkpoint covers",
+    Flaw.HISTORY_DIFFERS: "keep both: two heads under one key that disagree prove two histories",
+    Flaw.HISTORY_SHORTER: "ask for the entries that are gone; the checkpoint proves that they were there",
     Flaw.RUN_MISSING: "ask for a fresh export of this run",
     Flaw.RUN_UNENDED: "export the run again once it has ended, or ask for the whole log",
     Flaw.LOG_SUCCEEDS: "ask for that log too: what happened before stands there",

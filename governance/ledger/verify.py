@@ -13,7 +13,7 @@ it does not stop at the first finding, and it needs no secret.
   of it is here; of a run, that it is here from its start to its end. A part is never judged as the whole.
 
 What it cannot see: a tail cut off together with its checkpoints, and a rewrite with the log's own key.
-For these the auditor needs a checkpoint kept elsewhere.
+For these the auditor brings a checkpoint kept elsewhere (`Evidence.kept`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +29,7 @@ from governance.ledger.heads import (
     judge_pins,
     judge_signers,
 )
+from governance.ledger.kept import Seen, judge_kept
 from governance.ledger.lines import Stream
 from governance.ledger.parts import OneRun, Span
 from governance.ledger.report import Findings, Flaw, Report, Summary, Verdict, Where
@@ -57,7 +58,8 @@ def judge(
     """
     findings = Findings()
     read = judge_notes(evidence.notes, findings)
-    walk = Walk(evidence, [item.checkpoint for item in read], findings, progress)
+    marks = [item.checkpoint for item in read] + [item.checkpoint for item in evidence.kept]
+    walk = Walk(evidence, marks, findings, progress)
     for file, lines in evidence.entries:
         walk.file(file, lines)
     walk.finish()
@@ -65,6 +67,8 @@ def judge(
     judge_heads(walk.chain.log, walk.roots, signed, findings)
     judge_pins(walk.chain.log, signed, pins, findings)
     heads = counted(walk.chain.log, signed, pins)
+    whole = not isinstance(evidence.part, Span | OneRun)
+    judge_kept(evidence.kept, Seen(walk.chain.log, walk.size, walk.roots, whole), findings)
     match evidence.part:
         case Span() | OneRun() as part:
             _judge_part(part, walk, heads, findings)
