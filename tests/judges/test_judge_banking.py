@@ -118,6 +118,7 @@ def test_the_judge_runs_on_the_versions_that_are_shipped() -> None:
 
 
 @pytest.mark.judge
+@pytest.mark.agentdojo
 @pytest.mark.timeout(1800)
 def test_agentdojo_finds_tasks_done_and_attacks_stopped() -> None:
     program = [sys.executable, str(HERE / "banking.py")]
