@@ -9,11 +9,12 @@ import pytest
 from agents import Plays, call, calls, person, say, vote
 
 from agent import DurableAgent, tool
-from governance import Governance
+from governance import Governance, Principal
 from governance.assemble import KeySigner, init
 from governance.cli import main
 from governance.config import Home
-from governance.ids import Origin
+from governance.erasure import ERASER, erase
+from governance.ids import Origin, SubjectId
 
 RULES = """
 policy: desk
@@ -26,6 +27,7 @@ rules:
     approval: {quorum: [{role: approver}], decide_by: 4h, use_by: 1h}
 """
 MORE_THAN_A_TILE = 256
+GONE = SubjectId("user:gone")
 BIG_ID = 2**53 + 1
 """As real systems number things, and JavaScript cannot."""
 
@@ -84,6 +86,9 @@ def evidence(tmp_path_factory) -> Evidence:
             vote(gov, person(gov), held.request)
             assert agent.resume("run-judged").status == "completed"
             signer, uid = gov.signer, held.uid
+            other = DurableAgent(Plays(say()), (), governance=gov, name="desk")
+            other.run("forget me", run_id="run-erased", principal=Principal(GONE))
+            erase(gov.store, gov.clock, GONE, person(gov, "eve", ERASER), "asked for it")
         where = ["--home", str(folder / "home")]
         assert main(["export", str(folder / "bundle"), *where]) == 0
         assert main(["receipt", uid, "--out", str(folder / "receipt"), *where]) == 0

@@ -63,6 +63,7 @@ def judge(tmp_path_factory) -> Judge:
 def test_it_accepts_what_was_exported(judge, evidence):
     assert judge("bundle", evidence.bundle, evidence.key) == "ok"
     assert judge("receipt", evidence.receipt, evidence.key) == "ok"
+    assert b'"type":"payload.erased"' in (evidence.bundle / ENTRIES).read_bytes()
     levels = {path.name for path in (evidence.bundle / "tile").iterdir()}
     assert levels == {"0", "1"}
 

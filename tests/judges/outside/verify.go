@@ -4,8 +4,7 @@
 //	verify bundle DIR VKEY
 //	verify receipt FILE VKEY
 //
-// It prints `ok` and exits 0, or says what is wrong and exits 1. A bundle has to be of a whole log. Whether a
-// payload that is absent was lawfully erased is beyond it: where the log records erasures, none is missed.
+// It prints `ok` and exits 0, or says what is wrong and exits 1. A bundle has to be of a whole log.
 package main
 
 import (
@@ -38,6 +37,7 @@ type entry struct {
 	Seq      int64             `json:"seq"`
 	Prev     string            `json:"prev"`
 	Type     string            `json:"type"`
+	Body     json.RawMessage   `json:"body"`
 	Payloads map[string]string `json:"payloads"`
 }
 
@@ -131,8 +131,8 @@ func judgePayloads(lines [][]byte, entries map[int64]entry, withheld map[string]
 		compareCommitment(beside, entries)
 	}
 	for _, one := range entries {
-		if one.Type == erasure {
-			return
+		for _, at := range erased(one) {
+			known[at] = true
 		}
 	}
 	for seq, one := range entries {
@@ -142,6 +142,29 @@ func judgePayloads(lines [][]byte, entries map[int64]entry, withheld map[string]
 			}
 		}
 	}
+}
+
+// erased tells which payloads of earlier entries an entry records the erasure of.
+func erased(one entry) (found []place) {
+	if one.Type != erasure {
+		return nil
+	}
+	var body struct {
+		Targets [][2]json.RawMessage `json:"targets"`
+	}
+	check(json.Unmarshal(one.Body, &body), "erasure")
+	for _, target := range body.Targets {
+		var seq int64
+		var names []string
+		check(json.Unmarshal(target[0], &seq), "erasure")
+		check(json.Unmarshal(target[1], &names), "erasure")
+		for _, name := range names {
+			if seq < one.Seq {
+				found = append(found, place{seq, name})
+			}
+		}
+	}
+	return found
 }
 
 func judgeManifest(dir string, verifier note.Verifier) (listed manifest) {
