@@ -132,7 +132,7 @@ def tail_cut_below_kept(scene: Scene) -> Export:
 def rewritten_below_kept(scene: Scene) -> Export:
     """With the stolen key: what was audited is rewritten, all checkpoints are signed anew."""
     forged = relinked(edited(scene, scene.at("call.decided")), [])
-    return signed_anew(forged, sizes(scene), scene.signer)
+    return signed_anew(forged, sizes(scene), scene.signer, scene.notes)
 
 
 def begun_anew(scene: Scene) -> Export:
@@ -149,7 +149,7 @@ def tail_cut_with_checkpoints(scene: Scene) -> Export:
 def rewritten_since_kept(scene: Scene) -> Export:
     """With the stolen key: what came after the last audit is rewritten and signed anew."""
     forged = relinked(edited(scene, scene.at("call.decided", after=scene.kept)), [])
-    return signed_anew(forged, sizes(scene), scene.signer)
+    return signed_anew(forged, sizes(scene), scene.signer, scene.notes)
 
 
 def second_history(scene: Scene) -> Export:
@@ -159,7 +159,7 @@ def second_history(scene: Scene) -> Export:
     idle = {key: value for key, value in items[-1].fields.items() if key not in of_a_run}
     idle |= {"type": "log.beat", "body": {}, "payloads": {}}
     story = [Item(dict(idle)) for _ in range(scene.size - scene.kept)]
-    return signed_anew(relinked([*items, *story], []), sizes(scene), scene.signer)
+    return signed_anew(relinked([*items, *story], []), sizes(scene), scene.signer, scene.notes)
 
 
 ATTACKS: Final[tuple[Attack, ...]] = (

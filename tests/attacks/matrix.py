@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from attacks.attempts import ATTACKS, Attack
-from attacks.scene import Export, Scene, play
+from attacks.scene import COSIGNED_AT, Export, Scene, play
 
+from governance.ids import Micros
+from governance.ledger.anchoring import Demands, Vouched, judge_anchors
 from governance.ledger.checkpoint import parse_verifier_key
+from governance.ledger.cosignature import cosigner
 from governance.ledger.evidence import Evidence
 from governance.ledger.heads import Note
 from governance.ledger.kept import parse_kept
 from governance.ledger.report import Report
+from governance.ledger.trust import threshold
 from governance.ledger.verify import judge
 
 COMMAND: Final = "PYTHONPATH=tests .venv/bin/python -m attacks.matrix"
@@ -34,7 +38,7 @@ LEVELS: Final = (
     Level("links alone"),
     Level("its checkpoints, and a key", checkpoints=True),
     Level("a checkpoint kept", checkpoints=True, kept=True),
-    Level("a witness's newest", checkpoints=True, kept=True, witness=True),
+    Level("a witness", checkpoints=True, kept=True, witness=True),
 )
 
 
@@ -52,7 +56,13 @@ def judged(scene: Scene, shown: Export, level: Level) -> Report:
         notes=shown.notes if level.checkpoints else (),
         kept=kept,
     )
-    return judge(evidence, pins if level.checkpoints else None)
+    report = judge(evidence, pins if level.checkpoints else None)
+    if not level.witness:
+        return report
+    quorum = threshold([cosigner(scene.witness.verifier_key)])
+    demands = Demands(Micros(COSIGNED_AT * 1_000_000), quorum)
+    said = Vouched(report.summary.log, shown.notes)
+    return report.with_findings(judge_anchors(said, pins, demands))
 
 
 def brought(scene: Scene, level: Level) -> Iterator[Note]:

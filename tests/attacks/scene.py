@@ -16,7 +16,8 @@ from governance import Governance
 from governance.assemble import KeySigner
 from governance.canonical import entry_bytes, thaw
 from governance.ids import Digest, Origin
-from governance.ledger.checkpoint import Checkpoint, sign_checkpoint
+from governance.ledger.checkpoint import Checkpoint, KeyType, note_text, sign_checkpoint
+from governance.ledger.cosignature import add_signatures, cosign
 from governance.ledger.entry import RUN_START, Payload, Record, genesis, leaf_hash
 from governance.ledger.heads import Note
 from governance.ledger.merkle import root_of
@@ -33,6 +34,7 @@ rules:
     approval: {quorum: [{role: approver}], decide_by: 4h, use_by: 1h}
 """
 RUNS = 3
+COSIGNED_AT = 1_900_000_000
 AUDITED = 1
 """After this run, counted from 0, the auditor was given a bundle, and kept its checkpoint."""
 
@@ -56,11 +58,12 @@ class Export:
 
 @dataclass(frozen=True)
 class Scene:
-    """The honest log, its heads by size, its key, and the key and head of another log."""
+    """The honest log, its heads by size, its key and its witness's, and the key and head of another log."""
 
     records: Sequence[Record]
     heads: Sequence[tuple[int, Note]]
     signer: KeySigner
+    witness: KeySigner
     other: tuple[KeySigner, Note]
 
     @property
@@ -126,17 +129,25 @@ def relinked(items: Iterable[Item], notes: Sequence[Note]) -> Export:
     return as_they_stand(items, notes)
 
 
-def signed_anew(export: Export, sizes: Iterable[int], signer: KeySigner) -> Export:
-    """Sign these heads of the entries as they are now."""
+def signed_anew(
+    export: Export, sizes: Iterable[int], signer: KeySigner, known: Sequence[Note] = ()
+) -> Export:
+    """Sign these heads of the entries as they are now; those that are still `known` keep their cosignatures."""
     leaves = [leaf_hash(raw) for raw in export.entries]
     notes = [
         note_of(Checkpoint(signer.origin, size, root_of(leaves[:size])), signer) for size in sizes
     ]
+    cosigned = {note_text(raw.decode()): (name, raw) for name, raw in known}
+    notes = [cosigned.get(note_text(raw.decode()), (name, raw)) for name, raw in notes]
     return Export(export.entries, export.payloads, notes)
 
 
 def note_of(head: Checkpoint, signer: KeySigner) -> Note:
     return f"checkpoints/{head.size:016}", sign_checkpoint(head, signer).encode()
+
+
+def cosigned(note: str, witness: KeySigner) -> str:
+    return add_signatures(note, cosign(note_text(note), witness, COSIGNED_AT))
 
 
 @tool(verb="READ")
@@ -152,7 +163,7 @@ def pay(cents: int) -> str:
 
 
 def play() -> Scene:
-    """Three runs, each with a look, and a payment that a person approves; a head signed after each."""
+    """Three runs, each with a look and a payment that a person approves; after each a head that a witness cosigns."""
     gov = Governance.in_memory(policies={"desk.yaml": RULES})
     somebody = person(gov)
     for number in range(RUNS):
@@ -165,8 +176,12 @@ def play() -> Scene:
         gov.store.checkpoint()
     records = gov.store.read(lambda reader: reader.records())
     signed = gov.store.read(lambda reader: reader.checkpoints())
-    heads = [(size, (f"checkpoints/{size:016}", note.encode())) for size, note in signed]
+    witness = KeySigner.from_seed(Origin("witness.example/w"), b"\7" * 32, KeyType.COSIGNATURE)
+    heads = [
+        (size, (f"checkpoints/{size:016}", cosigned(note, witness).encode()))
+        for size, note in signed
+    ]
     assert heads[-1][0] == len(records)
     stranger = KeySigner.from_seed(Origin("other.example/log"), b"\5" * 32)
     foreign = Checkpoint(stranger.origin, len(records), Digest(b"\5" * 32))
-    return Scene(records, heads, gov.signer, (stranger, note_of(foreign, stranger)))
+    return Scene(records, heads, gov.signer, witness, (stranger, note_of(foreign, stranger)))

@@ -61,20 +61,20 @@ EXPECTED = {
     "tail_cut": (UNSEEN, "tail-cut", SAME, "history-shorter"),
     "checkpoints_dropped": (UNSEEN, "tail-uncovered", SAME, "history-differs"),
     "log_emptied": ("log-empty", "tail-cut", "history-shorter", SAME),
-    "all_gone": ("log-empty", "nothing-signed", "history-shorter", SAME),
-    "unknown_key": (UNSEEN, "key-unknown tail-uncovered", "history-differs", SAME),
+    "all_gone": ("log-empty", "nothing-signed", "history-shorter", "quorum-missing"),
+    "unknown_key": (UNSEEN, "key-unknown tail-uncovered", "history-differs", "quorum-missing"),
     "checkpoint_of_another_log": (
         UNSEEN,
         "checkpoint-foreign key-unknown tail-uncovered",
         "history-differs",
-        SAME,
+        "quorum-missing",
     ),
     "tail_cut_below_kept": (UNSEEN, UNSEEN, "history-shorter", SAME),
-    "rewritten_below_kept": (UNSEEN, UNSEEN, "history-differs", SAME),
-    "begun_anew": (UNSEEN, UNSEEN, "history-shorter", SAME),
+    "rewritten_below_kept": (UNSEEN, UNSEEN, "history-differs", "quorum-missing"),
+    "begun_anew": (UNSEEN, UNSEEN, "history-shorter", "quorum-missing"),
     "tail_cut_with_checkpoints": (UNSEEN, UNSEEN, UNSEEN, "history-shorter"),
-    "rewritten_since_kept": (UNSEEN, UNSEEN, UNSEEN, "history-differs"),
-    "second_history": (UNSEEN, UNSEEN, UNSEEN, "history-differs"),
+    "rewritten_since_kept": (UNSEEN, UNSEEN, UNSEEN, "history-differs quorum-missing"),
+    "second_history": (UNSEEN, UNSEEN, UNSEEN, "history-differs quorum-missing"),
 }
 """At each level what is found beyond the level before."""
 

@@ -32,7 +32,7 @@ LIBRARY = Path("/usr/share/gocode")
 """Where Debian puts the sources of Go packages."""
 ENTRIES = "entries/0000000000000000.jsonl"
 PAYLOADS = "payloads/0000000000000000.jsonl"
-FLIPS = 150
+FLIPS = 80
 
 Judge = Callable[..., str]
 Damage = Callable[[Path, KeySigner], None]
