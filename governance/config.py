@@ -9,6 +9,7 @@
 | `GOVERNANCE_CHECK_SECONDS` | how often `governance serve` checks the log, 1 to 86400 | `60` |
 | `GOVERNANCE_ENGINE` | what evaluates conditions: `closure`, `celpy` or `celexpr` | `closure` |
 | `GOVERNANCE_POLICY_KEY` | the key that policies must be signed with, or a file that holds it | none |
+| `GOVERNANCE_RETENTION_DAYS` | how old entries must be to leave the log; more than 183 | 183 |
 | `GOVERNANCE_SECRET_<NAME>` | the secret `<name>` of a tool, for agents given `environment_secret` | none |
 | `GOVERNANCE_ANCHORS` | the file that says where the log is anchored | nowhere |
 | `GOVERNANCE_WITNESS` | the folder of a witness: its key and its book | `.witness` |
@@ -38,6 +39,7 @@ __all__ = [
     "read_beside",
     "read_policy_files",
     "read_text",
+    "retention_days",
     "shipped_policy",
     "shipped_signature",
 ]
@@ -47,6 +49,7 @@ POLICY_SUFFIX = ".yaml"
 TEST_SUFFIX = ".test.yaml"
 SIGNATURE = "policies.sig"
 """The file beside policies that holds the signature over all of them."""
+_DAYS_DIGITS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,10 @@ class Home:
     @property
     def keyring(self) -> Path:
         return self.keys or self.ledger.with_suffix(".keyring")
+
+    @property
+    def holds(self) -> Path:
+        return self.folder / "holds"
 
     @property
     def key(self) -> Path:
@@ -149,6 +156,21 @@ def check_seconds() -> int:
             hint=f"give whole seconds, 1 to {CHECK_SECONDS_MAX}",
         )
     return int(text)
+
+
+def retention_days(floor: int) -> int:
+    """Give how many days entries stay in the log: `floor`, or more. Raises InvalidInputError for less."""
+    told = os.environ.get("GOVERNANCE_RETENTION_DAYS") or str(floor)
+    if not (told.isascii() and told.isdigit() and len(told) <= _DAYS_DIGITS_MAX):
+        raise InvalidInputError(
+            f"GOVERNANCE_RETENTION_DAYS is `{told[:80]}`", hint="give whole days, or unset it"
+        )
+    if int(told) < floor:
+        raise InvalidInputError(
+            f"GOVERNANCE_RETENTION_DAYS is `{told}`, and less than {floor} days are not kept by anybody",
+            hint=f"give {floor} or more, or unset it",
+        )
+    return int(told)
 
 
 def shipped_policy(name: str) -> tuple[str, str]:

@@ -186,7 +186,10 @@ class Reader(Protocol):
         ...
 
     def records(self, *, start: int = 0, limit: int = 10_000) -> Sequence[Record]:
-        """Read entries by `seq`, with the payloads at hand."""
+        """Read entries by `seq`, with the payloads at hand.
+
+        Raises InvalidInputError, here and below, for what was archived: it names the archive.
+        """
         ...
 
     def run_records(self, run: RunId, *, start: int = 0) -> Sequence[Record]:
@@ -248,6 +251,15 @@ class Transaction(Reader, Protocol):
         """Put signature lines of others, verified by the caller, under the checkpoint over `size` entries.
 
         Raises InvalidInputError when there is no such checkpoint or the lines are malformed.
+        """
+        ...
+
+    def prune(self, tiles: int) -> int:
+        """Drop what the newest `log.archived` entry hands over, at most `tiles` times 256 entries; tell how
+        many went. A store that is gone with its process keeps all, and answers 0.
+
+        Raises ConflictError when no checkpoint covers that entry yet, TamperedError when what would go
+        is not what was signed.
         """
         ...
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from governance.bundle.choosing import newest_archive
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import RunId
 from governance.ledger.checkpoint import VerifierKey
@@ -143,11 +144,17 @@ def _activation(reader: Reader, decision: Entry) -> Record:
     newest = reader.latest([Kind.POLICY_ACTIVATED])
     if newest is not None and newest.entry.seq < decision.seq and fits(newest):
         return newest
-    for end in range(decision.seq, 0, -_BATCH):
-        start = max(0, end - _BATCH)
+    archived = newest_archive(reader)
+    floor, kept = (archived.end, archived.kept) if archived else (0, ())
+    for end in range(decision.seq, floor, -_BATCH):
+        start = max(floor, end - _BATCH)
         for record in reversed(reader.records(start=start, limit=end - start)):
             if fits(record):
                 return record
+    for seq in reversed(kept):
+        (record,) = reader.records(start=seq, limit=1)
+        if fits(record):
+            return record
     raise TamperedError(
         f"no entry before decision {decision.seq} activates its rules",
         seq=decision.seq,

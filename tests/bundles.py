@@ -68,6 +68,10 @@ class Log:
     def records(self, *, start: int = 0, limit: int = 10_000) -> list[Record]:
         return self.entries[start : start + limit]
 
+    def latest(self, kinds, *, tool: str | None = None) -> Record | None:
+        newest = (r for r in reversed(self.entries) if r.entry.kind in kinds)
+        return next((r for r in newest if tool in (None, r.entry.body.get("tool"))), None)
+
     def run_records(self, run: RunId, *, start: int = 0) -> list[Record]:
         return [record for record in self.entries if record.entry.run == run][start:]
 

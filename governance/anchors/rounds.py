@@ -19,6 +19,7 @@ from governance import proofs
 from governance.anchors.settings import Settings
 from governance.anchors.sink import Anchored, Sink, SinkKind, Target
 from governance.anchors.troubles import Trouble, Troubles
+from governance.bundle import newest_archive
 from governance.canonical import JSON, thaw
 from governance.errors import GovernanceError
 from governance.ids import Digest, Micros, SubjectId
@@ -62,8 +63,8 @@ def state_of(reader: Reader, sink: str) -> State:
 
 def _waiting(reader: Reader, start: int) -> Iterator[Micros]:
     """The times of entries from `start` on that are no anchors."""
-    size = reader.head().size
-    for first in range(start, size, _BATCH):
+    size, archived = reader.head().size, newest_archive(reader)
+    for first in range(max(start, archived.end if archived else 0), size, _BATCH):
         for record in reader.records(start=first, limit=_BATCH):
             if record.entry.kind is not Kind.ANCHOR_RECORDED:
                 yield record.entry.ts

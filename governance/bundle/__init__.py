@@ -19,10 +19,13 @@ from governance.bundle.choosing import (
     Choice,
     Withholding,
     choose_range,
+    choose_rest,
     choose_run,
     choose_whole,
+    newest_archive,
     parse_withholding,
 )
+from governance.bundle.joining import Joined, records_together, verify_together
 from governance.bundle.reading import Bundle, read_bundle, read_kept, records, verify_bundle
 from governance.bundle.writing import export, export_part
 from governance.ledger.manifest import Manifest
@@ -30,16 +33,21 @@ from governance.ledger.manifest import Manifest
 __all__ = [
     "Bundle",
     "Choice",
+    "Joined",
     "Manifest",
     "Withholding",
     "choose_range",
+    "choose_rest",
     "choose_run",
     "choose_whole",
     "export",
     "export_part",
+    "newest_archive",
     "parse_withholding",
     "read_bundle",
     "read_kept",
     "records",
+    "records_together",
     "verify_bundle",
+    "verify_together",
 ]

@@ -1,9 +1,10 @@
 """Does a bundle hold, on a machine with nothing but Python and `cryptography`? The verifier by itself.
 
-    python -m governance.bundle BUNDLE --key VKEY [--key VKEY …] [--kept FILE …]
+    python -m governance.bundle BUNDLE [BUNDLE …] --key VKEY [--key VKEY …] [--kept FILE …]
 
-Prints each finding and three verdicts. Exit status 0 only if all three are ok, 5 if not, 2 when there is
-nothing to judge. Lawfulness needs the policy engine: that is `governance verify`.
+Several, in any order, are judged as one log (`bundle.joining`). Prints each finding and three verdicts.
+Exit status 0 only if all three are ok, 5 if not, 2 when there is nothing to judge. Lawfulness needs the
+policy engine: that is `governance verify`.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from governance.bundle.joining import verify_together
 from governance.bundle.reading import read_kept, verify_bundle
 from governance.errors import InvalidInputError
 from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
@@ -27,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m governance.bundle",
         description="Verify a bundle: integrity, trust and completeness.",
     )
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path)
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, nargs="+")
     parser.add_argument(
         "--key",
         metavar="VKEY",
@@ -45,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         pins = None if asked.key is None else [_pin(key) for key in asked.key]
-        report = verify_bundle(asked.bundle, pins, kept=[read_kept(file) for file in asked.kept])
+        kept = [read_kept(file) for file in asked.kept]
+        one, *others = asked.bundle
+        joined = verify_together(asked.bundle, pins, kept=kept) if others else None
+        report = joined.report if joined else verify_bundle(one, pins, kept=kept)
     except InvalidInputError as exc:
         sys.stderr.write(f"{_plain(str(exc))}\n")
         return InvalidInputError.exit_status

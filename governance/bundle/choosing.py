@@ -10,14 +10,16 @@ without which it cannot be judged:
   with that definition.
 
 The covering checkpoint is the smallest that covers all of these, among those with the most cosignatures.
+What was archived is not there to be chosen: of such a log the whole is the range of what it still holds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from governance.errors import InvalidInputError
+from governance.errors import InvalidInputError, TamperedError
 from governance.ids import RunId, parse_run_id
+from governance.ledger.archived import Archived, read_archived
 from governance.ledger.checkpoint import read_note
 from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.erasure import erasure_targets
@@ -28,8 +30,10 @@ __all__ = [
     "Choice",
     "Withholding",
     "choose_range",
+    "choose_rest",
     "choose_run",
     "choose_whole",
+    "newest_archive",
     "parse_withholding",
     "read_on",
 ]
@@ -112,6 +116,19 @@ def choose_range(
     return Choice(Span(first, end, size), note, stretches, withhold)
 
 
+def choose_rest(
+    reader: Reader, checkpoint: tuple[int, str], withhold: Sequence[Withholding] = ()
+) -> Choice:
+    """Choose all that the log still holds up to `checkpoint`: the whole of it, where nothing is archived."""
+    archived, (size, note) = newest_archive(reader), checkpoint
+    if archived is None:
+        return choose_whole(checkpoint, withhold)
+    choice = choose_range(reader, archived.end, size, withhold)
+    if len(choice.stretches) > 1:  # an erasure that came later needs a later checkpoint
+        return choice
+    return replace(choice, part=Span(archived.end, size, size), note=note)
+
+
 def choose_run(reader: Reader, run: RunId, withhold: Sequence[Withholding] = ()) -> Choice:
     """Choose a run with what it rests on. Raises InvalidInputError when there is no such run."""
     own = reader.run_records(run)
@@ -122,6 +139,15 @@ def choose_run(reader: Reader, run: RunId, withhold: Sequence[Withholding] = ())
     seqs.update(_erasures(reader, _absent(own)))
     size, note = _covering(reader, max(seqs) + 1)
     return Choice(OneRun(run, size), note, _stretches(sorted(seqs)), withhold)
+
+
+def newest_archive(reader: Reader) -> Archived | None:
+    """Tell what the log has handed over to archives so far. Raises TamperedError when it cannot be read."""
+    record = reader.latest((Kind.LOG_ARCHIVED,))
+    try:
+        return None if record is None else read_archived(record.entry.body)
+    except InvalidInputError as exc:
+        raise TamperedError(exc.message) from exc
 
 
 def read_on(reader: Reader, start: int, end: int) -> Iterator[Record]:
@@ -186,7 +212,7 @@ def _foundations(reader: Reader, own: Sequence[Entry]) -> set[int]:
     takes = [entry.seq for entry in own if entry.kind in _TAKES]
     tools = {_tool(entry.body) for entry in decided if "definition" in entry.body}
     activated, registered = list[tuple[int, Any]](), list[tuple[int, Any]]()
-    for record in read_on(reader, 0, own[-1].seq):
+    for record in _standing(reader, own[-1].seq):
         entry = record.entry
         if entry.kind is Kind.POLICY_ACTIVATED:
             activated.append((entry.seq, entry.body.get("policy")))
@@ -197,6 +223,14 @@ def _foundations(reader: Reader, own: Sequence[Entry]) -> set[int]:
         wanted.add(_last(activated, entry.body.get("policy"), entry.seq))
         wanted.add(_last(registered, _tool(entry.body), entry.seq))
     return {seq for seq in wanted if seq is not None}
+
+
+def _standing(reader: Reader, end: int) -> Iterator[Record]:
+    """Read all entries before `end` that the log holds: where it has archived, those it has kept too."""
+    archived = newest_archive(reader)
+    for seq in archived.kept if archived else ():
+        yield from reader.records(start=seq, limit=1)
+    yield from read_on(reader, archived.end if archived else 0, end)
 
 
 def _tool(body: Any) -> tuple[Any, Any]:

@@ -43,12 +43,15 @@ def erase(  # noqa: PLR0913  # each is an option of the command line
 ) -> None:
     """Erase all content of one person for ever. That it was there, and who erased it, stays recorded."""
     from governance.assemble import Governance
+    from governance.config import Home
     from governance.erasure import erase as do
     from governance.erasure import survey
+    from governance.holds import read_holds, refuse_held
 
     whose = parse_subject_id(subject)
     with Governance.without_rules(home) as governance:
         person = somebody(governance.store, by, token)
+        refuse_held(governance.store, whose, read_holds(Home.find(home).holds))
         if dry_run:
             done = survey(governance.store, governance.clock, whose)
         else:

@@ -44,9 +44,10 @@ EXPORTER: Final = SubjectId("system:export")
 
 Folder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of the bundle.")]
 Evidence = Annotated[
-    Path,
+    list[Path],
     typer.Argument(
-        metavar="BUNDLE|RECEIPT", help="The folder of a bundle, or the file of a receipt."
+        metavar="BUNDLE…|RECEIPT",
+        help="The folder of a bundle, or of a log and of its archives; or the file of a receipt.",
     ),
 ]
 First = Annotated[
@@ -142,14 +143,14 @@ class _Asked:
     withhold: Sequence[str]
 
     def choose(self, reader: "Reader") -> "Choice":
-        from governance.bundle import choose_range, choose_run, choose_whole, parse_withholding
+        from governance.bundle import choose_range, choose_rest, choose_run, parse_withholding
 
         kept = [parse_withholding(text) for text in self.withhold]
         first, last = self.range
         if self.run is not None:
             return choose_run(reader, parse_run_id(self.run), kept)
         if (first, last) == (None, None):
-            return choose_whole(self.checkpoint, kept)
+            return choose_rest(reader, self.checkpoint, kept)
         end = self.checkpoint[0] if last is None else last + 1
         return choose_range(reader, first or 0, end, kept)
 
@@ -181,15 +182,16 @@ def verify(  # noqa: PLR0913 - one parameter an option
 
     Exit status 0 only if all four hold, else 5; 2 when there is nothing to judge. Of a receipt integrity
     and trust must hold: it is part of a log, and says nothing about the rest. Witnesses, authorities and
-    freshness count towards trust, if they are asked for.
+    freshness count towards trust, if they are asked for. Several bundles, in any order, must make one log.
     """
     trusted = Trusted(key, witness, quorum, trust, tsa, fresh, policy_key, kept)
-    judge = _receipt if evidence.is_file() else _bundle
+    alone = len(evidence) == 1 and evidence[0].is_file()
+    judge = _receipt if alone else _bundle
     if not judge(evidence, trusted, json=json):
         raise typer.Exit(DOES_NOT_HOLD)
 
 
-def _receipt(file: Path, trusted: Trusted, *, json: bool) -> bool:
+def _receipt(files: Sequence[Path], trusted: Trusted, *, json: bool) -> bool:
     from governance.cli.receipt_view import render
     from governance.cli.receipts import judge
 
@@ -202,7 +204,7 @@ def _receipt(file: Path, trusted: Trusted, *, json: bool) -> bool:
             "a receipt cannot be compared with a kept checkpoint",
             hint="verify a bundle of the whole log with `--kept`",
         )
-    judgement = judge(file, *trusted.read())
+    judgement = judge(files[0], *trusted.read())
     if json:
         show_json(judgement.to_json())
     else:
@@ -210,10 +212,11 @@ def _receipt(file: Path, trusted: Trusted, *, json: bool) -> bool:
     return judgement.ok
 
 
-def _bundle(bundle: Path, trusted: Trusted, *, json: bool) -> bool:
+def _bundle(bundles: Sequence[Path], trusted: Trusted, *, json: bool) -> bool:
     from governance.cli.verdicts import render
 
-    judgement = _judge(bundle, trusted)
+    judge = _judge_together if len(bundles) > 1 else _judge
+    judgement = judge(bundles, trusted)
     if json:
         show_json(judgement.to_json())
     else:
@@ -221,7 +224,7 @@ def _bundle(bundle: Path, trusted: Trusted, *, json: bool) -> bool:
     return judgement.ok
 
 
-def _judge(bundle: Path, trusted: Trusted) -> "Judgement":
+def _judge(bundles: Sequence[Path], trusted: Trusted) -> "Judgement":
     from governance.bundle import read_bundle, records, verify_bundle
     from governance.cli.verdicts import Judgement
     from governance.errors import TamperedError
@@ -229,6 +232,7 @@ def _judge(bundle: Path, trusted: Trusted) -> "Judgement":
 
     pins, demands = trusted.read()
     policy_pin, kept = trusted.policy_pin(), trusted.heads()
+    (bundle,) = bundles
     manifest = read_bundle(bundle).manifest
     with _bar("verifying", manifest.total_bytes if manifest else 0, LONG_BYTES) as progress:
         report = verify_bundle(bundle, pins, progress, demands, kept)
@@ -240,6 +244,33 @@ def _judge(bundle: Path, trusted: Trusted) -> "Judgement":
     except TamperedError as exc:
         # What cannot be read cannot be judged; why it cannot is among the findings above.
         return Judgement(report, None, exc.message)
+
+
+def _judge_together(bundles: Sequence[Path], trusted: Trusted) -> "Judgement":
+    """Judge a log and its archives as one; whether it was lawful only if all of it is here."""
+    from governance.bundle import read_bundle, records_together, verify_together
+    from governance.cli.verdicts import Judgement
+    from governance.errors import TamperedError
+    from governance.lawful.check import check
+
+    pins, demands = trusted.read()
+    manifests = [manifest for folder in bundles if (manifest := read_bundle(folder).manifest)]
+    total = 2 * sum(manifest.total_bytes for manifest in manifests)
+    with _bar("verifying", total, LONG_BYTES) as progress:
+        joined = verify_together(bundles, pins, progress, demands, trusted.heads())
+    if not joined.chain:
+        return Judgement(joined.report, None, "these are not all entries from 0 to the newest")
+    withheld = dict[str, list[int]]()
+    for manifest in manifests:
+        for name, seqs in manifest.withheld.items():
+            withheld.setdefault(name, []).extend(seqs)
+    try:
+        with _bar("judging", joined.report.summary.entries, LONG_ENTRIES) as progress:
+            entries = records_together(joined.chain)
+            found = check(entries, progress, None, withheld, policy_key=trusted.policy_pin())
+            return Judgement(joined.report, found)
+    except TamperedError as exc:
+        return Judgement(joined.report, None, exc.message)
 
 
 @contextmanager

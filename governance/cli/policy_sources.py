@@ -166,9 +166,11 @@ def entries(bundle: Path | None, home: Path | None) -> "Iterator[Record]":
 
 def _installed(home: Path | None) -> "Iterator[Record]":
     from governance.assemble import Governance
+    from governance.bundle import newest_archive
 
     with Governance.without_rules(home) as governance:
-        start = 0
+        archived = governance.store.read(newest_archive)
+        start = archived.end if archived else 0
         while batch := governance.store.read(
             lambda reader, at=start: reader.records(start=at, limit=_BATCH)  # type: ignore[misc]  # a default binds it
         ):

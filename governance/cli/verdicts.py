@@ -30,6 +30,9 @@ _QUESTIONS: Final = {
 }
 
 
+_NOT_PRESENTED: Final = "not reached: entries are archived, not presented"
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """All that was found about one bundle. `unjudged` says why lawfulness could not be looked at."""
@@ -163,6 +166,8 @@ def _verdict(verdict: Verdict, status: Status, judgement: Judgement) -> Text:
         said = "UNPINNED: no key was given, so nobody vouches for this log"
     elif verdict is Verdict.LAWFULNESS and judgement.lawful is None:
         said = f"could not be judged: {plain(judgement.unjudged)}"
+    elif verdict is Verdict.COMPLETENESS and Flaw.ARCHIVED in judgement.report.counts:
+        said = "does not hold" if status is Status.FAILED else _NOT_PRESENTED
     elif status is not Status.OK:
         said = {Status.FAILED: "does not hold", Status.NOT_CHECKED: "not reached"}[status]
     line = Text.assemble((f" {glyph} ", style), f"{verdict.value:<14}")

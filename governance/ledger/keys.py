@@ -54,9 +54,13 @@ class Term:
 
 @dataclass(slots=True)
 class KeyHistory:
-    """What the entries seen so far say of the log's keys."""
+    """What the entries seen so far say of the log's keys.
+
+    With `begun`, entries before these are not here: the first one about keys tells who signed before it.
+    """
 
     terms: dict[str, Term] = field(default_factory=dict[str, Term])
+    begun: bool = False
 
     def follow(self, seq: int, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
         """Take an entry of `log.created` or of `KEY_KINDS`; yield what is wrong with it. Total."""
@@ -74,6 +78,8 @@ class KeyHistory:
                     self.terms[key] = Term(parse_verifier_key(key), seq)
             return
         added: str = body["key"]
+        if self.begun:
+            self._recall(seq, kind, body)
         term = self.terms.get(added)
         if kind == Kind.KEY_ADDED:
             if term is not None:
@@ -86,6 +92,13 @@ class KeyHistory:
             self.terms[added] = replace(term, until=min(term.until, max(0, int(last))))
         if body["signing"] != self.signing(seq + 1):
             yield f"keys that may sign after {seq} are not those that `{kind}` names"
+
+    def _recall(self, seq: int, kind: str, body: Mapping[str, Any]) -> None:
+        """Take what an entry says of keys that it does not add: it stands under whatever covers it."""
+        before = [] if self.terms else list(body["signing"])
+        ended = [] if kind == Kind.KEY_ADDED else [body["key"]]
+        for key in {*before, *ended} - ({body["key"]} - set(ended)):
+            self.terms.setdefault(key, Term(parse_verifier_key(key), seq))
 
     def signing(self, size: int) -> list[str]:
         """The keys that may sign above `size`, sorted."""

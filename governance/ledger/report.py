@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from governance.ledger.archived import Archived
 from governance.ledger.parts import Part
 
 __all__ = [
@@ -105,6 +106,10 @@ class Flaw(StrEnum):
     ENTRY_UNRELATED = "entry-unrelated"
     PAYLOAD_WITHHELD = "payload-withheld"
     LOG_SUCCEEDS = "log-succeeds"
+    ARCHIVED = "archived"
+    PART_MISSING = "part-missing"
+    PART_OVERLAPS = "part-overlaps"
+    PART_DIFFERS = "part-differs"
 
 
 _COMPARE: Final = "compare with another copy of the bundle, and ask who had access to this one"
@@ -147,9 +152,13 @@ _NEXT_STEPS: Final[Mapping[Flaw, str]] = {
     Flaw.PROOF_WRONG: _NEW_RECEIPT,
     Flaw.ENTRY_UNRELATED: _NEW_RECEIPT,
     Flaw.PAYLOAD_WITHHELD: "ask for a copy that discloses it, if you need it and may have it",
+    Flaw.ARCHIVED: "give the archive's folder beside this one to judge the log as a whole",
+    Flaw.PART_MISSING: "ask for the entries in between; the log does not say that they were archived",
+    Flaw.PART_OVERLAPS: "give each entry once",
 }
 _INFORMATION: Final = frozenset(
     {
+        Flaw.ARCHIVED,
         Flaw.COSIGNED,
         Flaw.LOG_SUCCEEDS,
         Flaw.PAYLOAD_ERASED,
@@ -159,7 +168,7 @@ _INFORMATION: Final = frozenset(
         Flaw.STAMPED,
     }
 )
-_UNREACHED: Final = frozenset({Flaw.UNPINNED, Flaw.RUN_UNENDED})
+_UNREACHED: Final = frozenset({Flaw.UNPINNED, Flaw.RUN_UNENDED, Flaw.ARCHIVED})
 """With these a verdict is not reached, rather than failed."""
 
 
@@ -202,7 +211,8 @@ class Summary:
     `part` is what the evidence claims to be, None where it claims nothing; `log` the origin the entries
     name, `head` the leaf hash of the last entry, `root` the RFC 6962 root over all, `checkpoint` the
     size of the newest checkpoint, `signers` the trusted keys that signed one,
-    `keys` the verifier keys that are trusted at it: pinned, or come after a pinned one.
+    `keys` the verifier keys that are trusted at it: pinned, or come after a pinned one,
+    `archived` what the newest entry about archives says.
     """
 
     log: str | None = None
@@ -216,6 +226,7 @@ class Summary:
     runs: int = 0
     open_runs: int = 0
     part: Part | None = None
+    archived: Archived | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ def judge(
             runs=walk.chain.runs,
             open_runs=sum(1 for _ in walk.chain.open_runs()),
             part=evidence.part,
+            archived=walk.archived,
         )
     )
 
@@ -121,6 +122,12 @@ def _judge_part(
         if item.checkpoint.size not in walk.roots:
             message = f"covers {item.checkpoint.size} entries, which cannot be compared with these"
             findings.add(Verdict.INTEGRITY, Flaw.CHECKPOINT_BEYOND, Where(item.file), message)
+    archived = walk.archived
+    if isinstance(part, Span) and part.end == part.size and archived and archived.end == part.first:
+        # All that the log still holds: what it says of the rest is believed as far as it is signed.
+        for segment in archived.segments:
+            message = f"archived, not presented: {segment}"
+            findings.add(Verdict.COMPLETENESS, Flaw.ARCHIVED, Where(), message)
     run = part.run if isinstance(part, OneRun) else None
     if run is not None and not walk.chain.has(run):
         message = f"no entry of run `{run}` is here"

@@ -4,6 +4,7 @@ It takes lines as they come and keeps none: memory does not grow with the number
 of a log is without entries, it goes on behind them with the hashes that stand in their place.
 """
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -11,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from governance.canonical import ENTRY_BYTES_MAX, parse_json, thaw
 from governance.errors import InvalidInputError
 from governance.ids import Digest
+from governance.ledger.archived import Archived, read_archived
 from governance.ledger.chain import Chain
 from governance.ledger.checkpoint import Checkpoint, note_text, parse_checkpoint
 from governance.ledger.entry import Kind, leaf_hash, read_entry
@@ -32,15 +34,17 @@ Progress: TypeAlias = Callable[[int], None]
 _LEAVES_MAX: Final = 1_024
 """Leaf hashes collected before they go into the tree."""
 _ERASED: Final = Kind.PAYLOAD_ERASED.value
+_ARCHIVED: Final = Kind.LOG_ARCHIVED.value
 _NO_HASH: Final = Digest(bytes(32))
 _KEYS: Final = frozenset({Kind.LOG_CREATED.value, *(kind.value for kind in KEY_KINDS)})
-_TOLD: Final = frozenset({_ERASED, *_KEYS})
+_TOLD: Final = frozenset({_ERASED, _ARCHIVED, *_KEYS})
 """Entries that say something about others, or about who may sign."""
 _sha256: Final = hashlib.sha256
 
 
 class Walk:
-    """The pass. `roots` are those of the tree at the sizes of `checkpoints`, `done` the bytes seen."""
+    """The pass. `roots` are those of the tree at the sizes of `checkpoints`, `done` the bytes seen,
+    `archived` what the newest entry about archives says."""
 
     def __init__(
         self,
@@ -50,12 +54,14 @@ class Walk:
         progress: Progress | None,
     ) -> None:
         part = evidence.part
-        self.chain = Chain(begun=isinstance(part, Span) and part.first > 0)
-        self.keys = KeyHistory()
+        begun = isinstance(part, Span) and part.first > 0
+        self.chain = Chain(begun=begun)
+        self.keys = KeyHistory(begun=begun)
         self.edge = Edge()
         self.roots = dict[int, Digest]()
         self.done = 0
         self.lacking = 0
+        self.archived: Archived | None = None
         self._part = part if isinstance(part, Span | OneRun) else None
         self._hashes = iter(evidence.hashes)
         self._tiles = None if evidence.tile is None else _TileCheck(evidence.tile, findings)
@@ -153,6 +159,9 @@ class Walk:
                 self._findings.add(
                     Verdict.COMPLETENESS, Flaw.LOG_SUCCEEDS, Where(file, line, seq), message
                 )
+        elif kind == _ARCHIVED:
+            with contextlib.suppress(InvalidInputError):  # what cannot be read excuses nothing
+                self.archived = read_archived(body)
 
     def _fill(self, part: Part, end: int) -> None:
         """Put hashes in the place of the entries up to `end`."""

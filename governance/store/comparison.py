@@ -108,6 +108,8 @@ def _starts(connection: sqlite3.Connection, found: Reckoning) -> Expected:
     """Starts are numbered by principal and tool. Those before a stand are counted, as they were compared."""
     expected: dict[_Key, tuple[_Values, int]] = {}
     for (principal, tool), starts in found.starts.items():
+        if principal in found.untold:
+            continue
         (count,) = connection.execute(_COUNT_STARTS, (principal, tool)).fetchone()
         before = count - len(starts) if found.begin else 0
         for nth, (ts, seq) in enumerate(starts, before + 1):

@@ -6,7 +6,8 @@ and the comparison of everything else are one transaction, and therefore one mom
 
     file integrity (whole walks)  ->  slice, slice, …  ->  last slice, tables, checkpoints, kept checkpoint
 
-What is found is told with its table, column and entry. Nothing is repaired.
+What is found is told with its table, column and entry. Nothing is repaired. A log that has archived its
+beginning is looked at from the boundary on.
 """
 
 import itertools
@@ -30,6 +31,7 @@ from governance.ledger.entry import Entry, Kind, leaf_hash, read_entry
 from governance.ledger.erasure import erasure_targets
 from governance.ledger.report import Finding, Findings, Flaw, Summary, Verdict, Where
 from governance.ports import Head, RunHead
+from governance.store.archived_stand import archived_stand, run_begun_before
 from governance.store.checkpoints import KeptCheckpoint
 from governance.store.comparison import compare_checkpoints, compare_tables
 from governance.store.connection import BUSY_TIMEOUT_S, connect, translate
@@ -158,9 +160,12 @@ class _Pass:
         self._absent = dict[tuple[int, str], int | None]()
         self._roots = dict[int, Digest]()
         self.refused = ""
+        self._boundary = archived_stand(connection)
+        if stand is not None and self._boundary is not None and stand.size < self._boundary.size:
+            stand = None  # what it stood on is archived by now
         if stand is not None:
             self.refused = self._refuse(stand)
-        self.stand = None if self.refused else stand
+        self.stand = self._boundary if self.refused or stand is None else stand
         keys = self._keys(self.stand)
         memory = Memory(keys, self._entry, self._run_before, self._request_before)
         self.reckoning = Reckoning(subject.origin, self.stand, memory, self._say)
@@ -168,7 +173,7 @@ class _Pass:
             self._roots[self.stand.size] = self.stand.edge.root()
 
     def through(self, pause: Callable[[], None]) -> None:
-        if self.reckoning.begin == 0:
+        if self.stand in (None, self._boundary):
             self._check_file()
         outside = self._subject.kept
         note = outside.read() if outside else None  # before the moment that it is compared with
@@ -336,6 +341,8 @@ class _Pass:
         rows = self._connection.execute(_OF_RUN, (run, self.reckoning.begin))
         for entry in _read_all(raw for (raw,) in rows if type(raw) is bytes):
             head = advance(head, entry)
+        if head is None and self._boundary is not None:
+            return run_begun_before(self._connection, run, self.reckoning.begin)
         return head
 
     def _request_before(self, request: RequestId, run: RunId) -> Request | None:

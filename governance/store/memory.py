@@ -153,6 +153,9 @@ class _MemoryTransaction(_MemoryReader):
         )
         return record
 
+    def prune(self, tiles: int) -> int:  # noqa: ARG002  # the port's; nothing here outlives the process
+        return 0
+
     def belongings(self, subject: SubjectId) -> Sequence[Belonging]:
         found: list[Belonging] = []
         for record in self.moment.records:

@@ -8,8 +8,9 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from governance.canonical import payload_bytes
-from governance.errors import InvalidInputError, TamperedError
+from governance.errors import GovernanceError, InvalidInputError, TamperedError
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
+from governance.ledger.archived import Archived, Segment, read_archived
 from governance.ledger.entry import Kind, Payload, Record
 from governance.ledger.erasure import erasure_targets
 from governance.ledger.merkle import Edge
@@ -19,6 +20,7 @@ from governance.store.desk import SqliteLeases, SqlitePeople
 from governance.store.keyring import Keyring
 from governance.store.projection import PAYLOADS_MAX, Tip, is_about, latest_key
 from governance.store.rows import (
+    LINK_BYTES,
     Row,
     check_run,
     check_sequence,
@@ -84,6 +86,7 @@ _STARTS = """
 """A few steps down the index for each tool that the principal ever used, and none for each call."""
 _LATEST = "SELECT max(seq) FROM latest WHERE key IN (SELECT value FROM json_each(?))"
 _ERASED = "SELECT place, by FROM erased WHERE place >= ? AND place < ?"
+_LEAF = "SELECT hash FROM node WHERE level = 0 AND place = ?"
 _CHECKPOINTS = "SELECT size, note FROM checkpoint ORDER BY size"
 
 
@@ -150,7 +153,10 @@ class SqliteReader:
         rows = self._settled().execute(_BY_SEQ, (start, stop))
         payloads = self._settled().execute(_PAYLOADS, (start * PAYLOADS_MAX, stop * PAYLOADS_MAX))
         found = self._join(rows, payloads)
-        check_sequence([record.entry for record in found], start, stop)
+        try:
+            check_sequence([record.entry for record in found], start, stop)
+        except TamperedError as exc:
+            raise self._explain(exc) from None
         return found
 
     def run_records(self, run: RunId, *, start: int = 0) -> Sequence[Record]:
@@ -162,7 +168,10 @@ class SqliteReader:
             _PAYLOADS_OF_RUN, (PAYLOADS_MAX, PAYLOADS_MAX, run, start)
         )
         found = self._join(rows, payloads)
-        check_run([record.entry for record in found], start, head)
+        try:
+            check_run([record.entry for record in found], start, head)
+        except TamperedError as exc:
+            raise self._explain_run(exc, found, head) from None
         return found
 
     def about(self, run: RunId, key: str) -> Sequence[Record]:
@@ -190,7 +199,7 @@ class SqliteReader:
         seq = row[0]
         stored = self._one(_BY_SEQ, seq, seq + 1)
         if stored is None:
-            raise missing(seq)
+            raise self._explain(missing(seq))
         record = self._record(stored)
         if record.entry.kind not in kinds:
             raise TamperedError(f"entry {seq} is not of the kind it is indexed as", seq=seq)
@@ -198,6 +207,45 @@ class SqliteReader:
 
     def checkpoints(self) -> Sequence[tuple[int, str]]:
         return self._settled().execute(_CHECKPOINTS).fetchall()
+
+    def _archived(self) -> Archived | None:
+        """What the log says it has handed over, by its newest entry about that."""
+        record = self.latest((Kind.LOG_ARCHIVED,))
+        try:
+            return None if record is None else read_archived(record.entry.body)
+        except InvalidInputError as exc:
+            raise TamperedError("`log.archived` cannot be read") from exc
+
+    def _explain(self, missed: TamperedError) -> GovernanceError:
+        """An entry is not here: because it was archived, or because somebody took it."""
+        seq = missed.seq
+        archived = None if seq is None or self._is_archive(seq) else self._archived()
+        if archived is None or seq is None or not archived.has_left(seq):
+            return missed
+        return left(f"entry {seq} is", archived.holding(seq))
+
+    def _explain_run(
+        self, missed: TamperedError, found: Sequence[Record], head: RunHead
+    ) -> GovernanceError:
+        """Entries of a run are not here. Archived are only its first ones, and none behind the boundary."""
+        archived = self._archived()
+        tail = [record.entry for record in found]
+        if archived is None or any(archived.has_left(entry.seq) for entry in tail):
+            return missed
+        (boundary,) = self.records(start=archived.end, limit=1)
+        began_before = head.started <= boundary.entry.ts
+        if not began_before or not (tail or archived.has_left(head.epoch)):
+            return missed
+        try:
+            check_run(tail, head.rseq - len(tail), head)
+        except TamperedError:
+            return missed
+        return left(f"run `{head.run}` is, or began,", archived.holding(head.epoch))
+
+    def _is_archive(self, seq: int) -> bool:
+        """Tell whether `seq` is where the newest `log.archived` should be: looking there again is no help."""
+        row = self._one(_LATEST, _array([Kind.LOG_ARCHIVED]))
+        return row is not None and row[0] == seq
 
     def _settled(self) -> sqlite3.Connection:
         """The connection, once everything this reader should see is in the database."""
@@ -211,18 +259,25 @@ class SqliteReader:
         return self._tip.size, self._tip.last
 
     def _record(self, row: Row) -> Record:
-        entry = to_entry(row, self._tip.origin, self._newest())
+        entry = to_entry(self._linked(row), self._tip.origin, self._newest())
         if not entry.payloads:
             return Record(entry)
         first = entry.seq * PAYLOADS_MAX
         payloads = self._settled().execute(_PAYLOADS, (first, first + PAYLOADS_MAX))
         return self._excused([Record(entry, self._content(payloads).get(entry.seq, {}))])[0]
 
+    def _linked(self, row: Row) -> Row:
+        """Where the successor was archived, its word on this entry's hash is what was kept of the tree."""
+        if row[-1] is not None or row[0] + 1 >= self._tip.size:
+            return row
+        leaf = self._connection.execute(_LEAF, (row[0],)).fetchone()
+        return row if leaf is None else (*row[:-1], leaf[0][:LINK_BYTES])
+
     def _join(self, rows: Iterable[Row], payloads: Iterable[Row]) -> list[Record]:
         newest, origin = self._newest(), self._tip.origin
         beside = self._content(payloads)
         none: dict[str, Payload] = {}
-        entries = [to_entry(row, origin, newest) for row in rows]
+        entries = [to_entry(self._linked(row), origin, newest) for row in rows]
         return self._excused([Record(entry, beside.get(entry.seq, none)) for entry in entries])
 
     def _content(self, payloads: Iterable[Row]) -> dict[int, dict[str, Payload]]:
@@ -252,6 +307,12 @@ class SqliteReader:
         if entry is None or entry.kind is not Kind.PAYLOAD_ERASED:
             return set()
         return set(erasure_targets(seq, entry.body))
+
+
+def left(what: str, segment: Segment) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what} archived: {segment}", hint="give that archive to `governance verify`"
+    )
 
 
 def _array(values: Collection[str]) -> str:

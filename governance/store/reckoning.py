@@ -98,6 +98,8 @@ class Reckoning:
         self.nodes = dict[Node, Digest]()
         self.erased = dict[int, int]()
         self.starts = dict[tuple[SubjectId, str], list[tuple[Micros, int]]]()
+        self.untold = set[SubjectId]()
+        """For whom calls were started under decisions that are archived: which tools is not known here."""
         self.about_keys = list(memory.about_keys)
         self._runs = stand.runs if stand else 0
         self._memory = memory
@@ -214,6 +216,8 @@ class Reckoning:
         """A start counts for its principal and the tool that its decision, earlier in the run, names."""
         begun = start_of(entry)
         decision = self._memory.entry(begun.decision) if begun else None
+        if begun is not None and decision is None and begun.decision < self.begin:
+            self.untold.add(begun.principal)
         if begun is None or decision is None or decision.run != entry.run:
             return
         tool = decision.body.get("tool")

@@ -91,7 +91,8 @@ class HeadRow(_Table, table=True):
 
 
 class NodeRow(_Table, table=True):
-    """The root of a whole tile (`merkle.completed_by`): of 256 entries, of 65,536, and so on."""
+    """The root of a whole tile (`merkle.completed_by`): of 256 entries, of 65,536, and so on. At level 0
+    the leaf hashes of tiles that were archived (`pruning`)."""
 
     __table_args__ = ({"sqlite_with_rowid": False},)
 

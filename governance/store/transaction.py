@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from governance.canonical import payload_bytes
 from governance.errors import ConflictError
 from governance.ids import Micros, RequestId, RunId, SubjectId
-from governance.ledger.entry import Draft, Entry, Record
+from governance.ledger.entry import Draft, Entry, Kind, Record
 from governance.ledger.erasure import (
     Belonging,
     Erasure,
@@ -37,6 +37,7 @@ from governance.store.projection import (
     place,
     request_of,
 )
+from governance.store.pruning import prune
 from governance.store.reader import SqliteReader
 from governance.store.rows import to_run_head
 
@@ -194,6 +195,18 @@ class SqliteTransaction(SqliteReader):
         self._protect()
         self._connection.execute(_COSIGN, (note, size))
         self._signed = size, note
+
+    def prune(self, tiles: int) -> int:
+        archived, newest = self._archived(), self.latest((Kind.LOG_ARCHIVED,))
+        if archived is None or newest is None:
+            return 0
+        seq = newest.entry.seq
+        if not any(size > seq for size, _ in self.checkpoints()):
+            raise ConflictError(
+                f"entry {seq} is not signed yet", hint="sign the head and try again"
+            )
+        self._protect()
+        return prune(self._connection, archived, tiles)
 
     def keep(self) -> None:
         """Let the works that follow, and the commit, see what this one did."""

@@ -1,8 +1,9 @@
 """What are the nodes of the Merkle tree over the log, without hashing it all? `Tree` over the database.
 
-A node over less than a tile is computed from the entries' bytes; a larger one from the `node` table,
-which keeps every whole tile's root (and the roots over 256 of these, and so on). Whatever is read here
-is checked by whoever makes a proof of it: against a root that was signed.
+A node over less than a tile is computed from the entries' bytes, or, where these were archived, from the
+leaf hashes that were kept of them; a larger one from the `node` table, which keeps every whole tile's
+root (and the roots over 256 of these, and so on). Whatever is read here is checked by whoever makes a
+proof of it: against a root that was signed.
 """
 
 import sqlite3
@@ -47,6 +48,10 @@ class SqliteTree:
             below = [Digest(row[0]) for row in rows]
         else:
             below = [leaf_hash(row[0]) for row in self._connection.execute(_RAW, (start, stop))]
+            if len(below) != stop - start:  # archived: of these the leaves were kept, or nothing
+                below = [
+                    Digest(row[0]) for row in self._connection.execute(_KEPT, (0, start, stop))
+                ]
         if len(below) != stop - start or any(len(hash) != _HASH_BYTES for hash in below):
             raise TamperedError(
                 f"tree lacks nodes at level {level}, from {start} to {stop - 1}",

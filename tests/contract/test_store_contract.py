@@ -471,3 +471,10 @@ def test_close_drains_what_is_queued_and_ends_it(store, draft) -> None:
     with pytest.raises(UnavailableError, match="store is closed"):
         store.checkpoint()
     store.close()
+
+
+def test_nothing_is_dropped_that_no_archive_has(store, draft):
+    store.write(lambda tx: [tx.append(draft(), T0) for _ in range(600)])
+    store.checkpoint()
+    assert store.write(lambda tx: tx.prune(10)) == 0
+    assert len(store.read(lambda reader: reader.records())) == 601

@@ -1,5 +1,6 @@
 """What the documents are held to: a history with an entry of every kind that is written."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from witnesses import running
 from agent import DurableAgent, tool
 from agent.models import ModelError
 from agent.tools import ToolResult
-from governance import Governance, Principal, assemble, keys, queue, recovery
+from governance import Governance, Principal, assemble, keys, people, queue, recovery
 from governance.anchors.file import FileSink
 from governance.anchors.rounds import anchor
 from governance.anchors.settings import Settings
@@ -25,10 +26,12 @@ from governance.erasure import erase
 from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
 from governance.ledger.checkpoint import Checkpoint, sign_checkpoint, sign_note
-from governance.ledger.entry import Record
+from governance.ledger.entry import Draft, Kind, Record
 from governance.ledger.merkle import EMPTY_ROOT
 from governance.policy.document import load_policies
 from governance.policy.signature import Signed
+from governance.retention import archive
+from governance.retention_plan import Order
 
 RULES = """
 policy: desk
@@ -202,3 +205,18 @@ def installed(tmp_path_factory) -> Sequence[Record]:
     assert main(["export", str(folder / "bundle"), "--home", str(folder)]) == 0
     with Governance.open(folder) as gov:
         return gov.store.read(lambda reader: reader.records())
+
+
+@pytest.fixture(scope="session")
+def archived(tmp_path_factory) -> Record:
+    """The entry that an archive leaves in the log."""
+    folder = tmp_path_factory.mktemp("home")
+    assemble.init(Home(folder, folder / "checkpoint"), Origin("test/docs"))
+    beat = Draft(Kind.LOG_BEAT, SubjectId("system:docs"), {})
+    with Governance.open(folder) as gov:
+        gov.store.write(lambda tx: [tx.append(beat, gov.clock()) for _ in range(300)])
+        olga, _ = people.add(gov.store, gov.new_id, secrets.token_bytes, "Olga", ["operator"])
+        now = Micros(gov.clock() + 400 * 86_400 * 1_000_000)
+        order = Order(folder / "archive", Micros(now - 200 * 86_400 * 1_000_000), olga)
+        archive(gov.store, gov.signer, lambda: now, order, tuple)
+        return gov.store.read(lambda reader: reader.latest((Kind.LOG_ARCHIVED,)))

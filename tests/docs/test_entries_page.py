@@ -104,10 +104,10 @@ def test_every_kind_that_is_written_has_a_row_and_no_other_has():
     assert set(table()) == written() | {Kind.ACCESS_REFUSED}
 
 
-def test_the_fields_of_a_real_history_are_exactly_those_of_the_table(history, installed):
+def test_the_fields_of_a_real_history_are_exactly_those_of_the_table(history, installed, archived):
     page = table()
     seen: dict[Kind, tuple[set, set]] = defaultdict(lambda: (set(), set()))
-    for record in [*history, *installed]:
+    for record in [*history, *installed, archived]:
         entry = record.entry
         body, payloads = page[entry.kind]
         body.fit(entry.body)
