@@ -18,7 +18,7 @@ from governance.ledger.entry import Draft, Kind
 def anchors(home, tmp_path, monkeypatch):
     """A file sink, and a place for it that exists."""
     path = tmp_path / "anchors.yaml"
-    path.write_text("every: 1s\noverdue: 5m\nsinks:\n- {name: vault, file: vault.jsonl}\n")
+    path.write_text("every: 1s\noverdue: 5h\nsinks:\n- {name: vault, file: vault.jsonl}\n")
     monkeypatch.setenv("GOVERNANCE_ANCHORS", str(path))
     return path
 
