@@ -217,8 +217,9 @@ def verify_bundle(
             bundle.findings += check_signature(manifest, raw, note, trusted)
     if demands is not None:
         said = Vouched(report.summary.log, notes, stamps)
-        # Heads of before a rotation bear the pinned key, those after it the one found from it.
-        bundle.findings += judge_anchors(said, [*(pins or ()), *(trusted or ())], demands)
+        # Each head bears the key of its day; whether it might, the report says.
+        believed = [parse_verifier_key(key) for key in report.summary.believed]
+        bundle.findings += judge_anchors(said, believed, demands)
     for _ in stamps:  # compared with the manifest, whether anybody asked for them or not
         pass
     return report.with_findings(bundle.findings)

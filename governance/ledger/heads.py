@@ -53,15 +53,15 @@ def judge_signers(
     history: KeyHistory,
     pins: Sequence[VerifierKey] | None,
     findings: Findings,
-) -> tuple[list[Signed], tuple[str, ...]]:
-    """Find out which trusted keys signed each checkpoint; give the verifier keys trusted at the newest.
+) -> tuple[list[Signed], Mapping[str, Term]]:
+    """Find out which trusted keys signed each checkpoint; give the keys that are trusted, by their spelling.
 
     Trusted are the pinned keys, and those that the log adds in entries under a head which is trusted
     and true. A head signed before by a key of the log that came to be trusted no other way is vouched
     for by a later head that is: the later one covers the same entries.
     """
     if not pins:
-        return list(read), ()
+        return list(read), {}
     trust, first = _Trust(history, pins), list[Signed]()
     for item in read:
         signed = replace(item, signers=trust.signers(item, findings))
@@ -73,8 +73,7 @@ def judge_signers(
         default=0,
     )
     judged = [item if item.signers else trust.again(item, last, roots, findings) for item in first]
-    newest = read[-1].checkpoint.size if read else 1
-    return judged, trust.keys(newest)
+    return judged, trust.terms
 
 
 def _is_true(item: Signed, roots: Mapping[int, Digest]) -> bool:
@@ -87,25 +86,21 @@ class _Trust:
     def __init__(self, history: KeyHistory, pins: Sequence[VerifierKey]) -> None:
         self._history = history
         named = {format_verifier_key(pin): pin for pin in pins}
-        self._terms = {
+        self.terms = {
             key: history.terms.get(key, Term(pin, named=-1)) for key, pin in named.items()
         }
         self._wrong = set[str]()
-
-    def keys(self, size: int) -> tuple[str, ...]:
-        """The verifier keys that may sign at `size`."""
-        return tuple(sorted(key for key, term in self._terms.items() if term.covers(size)))
 
     def learn(self, size: int) -> None:
         """Believe what the first `size` entries say of the log's keys."""
         for key, term in self._history.terms.items():
             if term.named < size:
-                self._terms.setdefault(key, term)
+                self.terms.setdefault(key, term)
 
     def signers(self, item: Signed, findings: Findings) -> tuple[str, ...]:
         """Name the trusted keys that signed `item`; none unless one is the log's own."""
         size = item.checkpoint.size
-        keys = [term.key for term in self._terms.values() if term.covers(size)]
+        keys = [term.key for term in self.terms.values() if term.covers(size)]
         try:
             signed = signing_keys(item.note, keys) if keys else ()
         except TamperedError as exc:
@@ -129,7 +124,7 @@ class _Trust:
                 return replace(item, signers=signed)
         if item.file in self._wrong:
             return item
-        ended = [term for term in self._terms.values() if not term.covers(size)]
+        ended = [term for term in self.terms.values() if not term.covers(size)]
         if self._try(item, [term.key for term in ended]):
             message = f"checkpoint of size {size} is signed by a key whose time was over, or had not begun"
             findings.add(Verdict.TRUST, Flaw.KEY_ENDED, Where(item.file), message)

@@ -211,7 +211,8 @@ class Summary:
     `part` is what the evidence claims to be, None where it claims nothing; `log` the origin the entries
     name, `head` the leaf hash of the last entry, `root` the RFC 6962 root over all, `checkpoint` the
     size of the newest checkpoint, `signers` the trusted keys that signed one,
-    `keys` the verifier keys that are trusted at it: pinned, or come after a pinned one,
+    `keys` the verifier keys that are trusted at it: pinned, or come after a pinned one, `believed` those
+    that were at any size,
     `archived` what the newest entry about archives says.
     """
 
@@ -223,6 +224,7 @@ class Summary:
     checkpoint: int | None = None
     signers: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    believed: tuple[str, ...] = ()
     runs: int = 0
     open_runs: int = 0
     part: Part | None = None

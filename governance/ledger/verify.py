@@ -63,10 +63,11 @@ def judge(
     for file, lines in evidence.entries:
         walk.file(file, lines)
     walk.finish()
-    signed, keys = judge_signers(read, walk.roots, walk.keys, pins, findings)
+    signed, terms = judge_signers(read, walk.roots, walk.keys, pins, findings)
     judge_heads(walk.chain.log, walk.roots, signed, findings)
     judge_pins(walk.chain.log, signed, pins, findings)
     heads = counted(walk.chain.log, signed, pins)
+    newest = signed[-1].checkpoint.size if signed else 1
     whole = not isinstance(evidence.part, Span | OneRun)
     judge_kept(evidence.kept, Seen(walk.chain.log, walk.size, walk.roots, whole), findings)
     match evidence.part:
@@ -83,7 +84,8 @@ def judge(
             root=walk.edge.root().hex(),
             checkpoint=signed[-1].checkpoint.size if signed else None,
             signers=tuple(sorted({name for item in signed for name in item.signers})),
-            keys=keys,
+            keys=tuple(sorted(key for key, term in terms.items() if term.covers(newest))),
+            believed=tuple(sorted(terms)),
             runs=walk.chain.runs,
             open_runs=sum(1 for _ in walk.chain.open_runs()),
             part=evidence.part,

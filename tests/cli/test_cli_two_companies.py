@@ -253,3 +253,33 @@ def test_stamps_travel_with_the_bundle(cli, companies, tmp_path, monkeypatch):
     assert kinds(cli("verify", tmp_path / "b", "--key", acme.key, "--json")) == {"file-altered"}
     stamp.unlink()
     assert kinds(cli(*asked, "--json")) == {"stamp-missing", "file-missing"}
+
+
+def test_a_stamp_holds_whichever_key_signed_the_head(cli, companies, tmp_path, monkeypatch):
+    """Stamped under the second of three keys: whoever pins any of them can verify it."""
+    acme = companies[0]
+    (tmp_path / "tsa").mkdir()
+    tsa = Tsa.make(tmp_path / "tsa", signers=("tsa",))
+    keys = [acme.key]
+
+    def rotate() -> None:
+        why = ("--by", "user:ines", "--reason", "yearly")
+        keys.append(cli("keys", "rotate", *why, "--home", acme.home, "--json").json["key"])
+
+    monkeypatch.delenv("GOVERNANCE_ANCHORS")
+    rotate()
+    happen(acme.home)
+    with tsa.served() as url:
+        settings = tmp_path / "stamped.yaml"
+        settings.write_text(f'sinks:\n- {{name: clock, stamp: "{url}", authority: {tsa.root}}}\n')
+        monkeypatch.setenv("GOVERNANCE_ANCHORS", str(settings))
+        assert cli("anchor", "--once", "--home", acme.home).status == 0
+    rotate()
+    happen(acme.home)  # under the third key; and the authority is not there to stamp the head
+    assert cli("export", tmp_path / "b", "--home", acme.home).status == 0
+    assert [file.name for file in (tmp_path / "b" / "anchors").iterdir()] == [
+        "0000000000000004-clock.tsr"
+    ]
+    for key in keys:
+        done = cli("verify", tmp_path / "b", "--key", key, "--tsa", tsa.root, "--json")
+        assert (done.status, kinds(done)) == (0, set())
