@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from governance.policy import closure_syntax as syn
 from governance.policy.cel import Evaluate, Outcome
 from governance.policy.closure_compile import Code, compile_syntax
+from governance.policy.closure_parse import FIRST_PLACE
 from governance.policy.closure_syntax import Syntax
 from governance.policy.closure_values import kind_of
 
@@ -56,7 +57,7 @@ def straighten(syntax: Syntax, code: Code, exactly: Evaluate) -> Evaluate | None
     test = made.test(syntax)
     if not made.roots:
         return None
-    blank = [None] * max(0, code.places - 1)
+    blank = [None] * max(0, code.places + 1 - FIRST_PLACE)
     namespace: dict[str, Any] = {
         **made.values,
         "steps": code.steps,

@@ -864,3 +864,26 @@ def test_a_program_tells_its_value_to_who_asks_for_it() -> None:
     bound = {"x": 1}
     assert program.evaluate_as(bound, 10, lambda it: it).value == TypeName("int")  # type: ignore[arg-type]
     assert program.evaluate_as(bound, 1, lambda it: it).value == CelFailure(FailureKind.BUDGET)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "args.n == 1 && 9 in args.long && 1 == 2",
+        "args.n == 2 || 9 in args.long || 1 == 1",
+        "!(9 in args.long && 1 == 2)",
+        "9 in args.long && (1 == 1 && args.n == 1)",
+        "9 in args.long || !(1 == 1 || args.absent)",
+        "args.n == 1 && now > timestamp('2000-01-01T00:00:00Z')",
+        "has(args.absent) || args.long.exists(x, x == 9)",
+        "args.n + 1 && args.n == 1",
+        "args.n - 1 || args.n == 2",
+        "args.n == 1 && args.n",
+    ],
+)
+def test_a_shortcut_costs_what_the_closures_cost(source: str) -> None:
+    """Steps are recorded: what decides a chain when it is compiled spares the rest, whoever evaluates."""
+    program = compile_program(source)
+    given = ENGINE.bind({"args": {"n": 1, "long": list(range(500))}, "now": 1_767_323_045_000_000})
+    for budget in (0, 3, 40, 700, 20_000):
+        assert program.evaluate(given, budget) == program.evaluate_exactly(given, budget)
