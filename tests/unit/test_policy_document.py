@@ -722,6 +722,8 @@ def test_an_absent_engine_fails_the_load(monkeypatch: pytest.MonkeyPatch) -> Non
         ("pay*", "repay", False),
         ("*pay", "repay", True),
         ("*", "", True),
+        ("pay*out", "payout", True),
+        ("a*b*c", "abc", True),
         ("a*b*c", "aXbYc", True),
         ("a*b*c", "acb", False),
         ("ab*ba", "aba", False),
