@@ -196,6 +196,7 @@ def _ask(
         definition=definition,
         args=args,
         input=judged.input,
+        working=judged.working,
         first=first,
     )
 

@@ -167,11 +167,7 @@ def _write_call(event: CallEvent) -> Bodies:
                 body["request"] = event.request
             return Kind.CALL_STARTED, body, {}
         case CallEnded():
-            body = {
-                "uid": event.uid,
-                "attempt": event.attempt,
-                "duration_us": event.duration_us,
-            }
+            body = {"uid": event.uid, "attempt": event.attempt, "duration_us": event.duration_us}
             result: dict[str, JSON] = {"content": event.content}
             if event.metadata:
                 result["metadata"] = dict(event.metadata)
@@ -194,7 +190,12 @@ def _write_decided(event: CallDecided) -> Bodies:
         body["definition"] = event.definition.hex()
     if event.first is not None:
         body["first"] = event.first
-    payloads = _optional(input=event.input, refusal=event.refusal, message=event.decision.message)
+    payloads = _optional(
+        input=event.input,
+        working=event.working,
+        refusal=event.refusal,
+        message=event.decision.message,
+    )
     if event.args is not None and event.first is None:
         payloads["args"] = thaw(event.args)
     return Kind.CALL_DECIDED, body, payloads
@@ -286,6 +287,7 @@ def _read_decided(record: Record, body: Mapping[str, Any]) -> Event:
         definition=parse_digest(body["definition"]) if "definition" in body else None,
         args=record.frozen("args") if "args" in commitments else None,
         input=_maybe(record, "input"),
+        working=_maybe(record, "working"),
         refusal=_maybe(record, "refusal"),
         first=body.get("first"),
         commitment=commitments.get("args"),

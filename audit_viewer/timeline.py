@@ -9,22 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from governance.canonical import payload_bytes
+from audit_viewer.wording import counted, place, quote, short, span, spelled, spelled_json
 from governance.errors import TamperedError
 from governance.ledger.entry import ErasedError, Kind, Record
 
-__all__ = ["Line", "Sign", "span", "timeline"]
+__all__ = ["Line", "Sign", "timeline"]
 
-TEXT_CHARS_MAX: Final = 300
-"""How much of a text a line quotes; the log has the whole."""
 DIGEST_CHARS: Final = 8
-
-_CUT: Final = "…"
-_MILLI: Final = 1_000
-_SECOND: Final = 1_000_000
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 60 * 60
-_DAY_S: Final = 24 * 60 * 60
+RULES_SHOWN_MAX: Final = 5
 
 
 class Sign(StrEnum):
@@ -89,7 +81,7 @@ class _View:
 
     def call(self, body: Mapping[str, Any]) -> str:
         uid = str(body["uid"])
-        return f"{self.tools.get(uid, 'call')} {_place(uid)}"
+        return f"{self.tools.get(uid, 'call')} {place(uid)}"
 
 
 def timeline(records: Sequence[Record], names: Mapping[str, str]) -> tuple[Line, ...]:
@@ -112,22 +104,6 @@ def _tell(record: Record, view: _View) -> _Told:
         return _Told(Sign.UNKNOWN, "unreadable", f"{record.entry.kind} without its fields")
 
 
-def span(micros: int) -> str:
-    """Write how long something took: `0.4 ms`, `12 ms`, `3.2 s`, `4 min 05 s`, `3 h 10 min`."""
-    if micros < 10 * _MILLI:
-        return f"{micros / _MILLI:.1f} ms"
-    if micros < _SECOND:
-        return f"{micros // _MILLI} ms"
-    if micros < 60 * _SECOND:
-        return f"{micros / _SECOND:.1f} s"
-    seconds = micros // _SECOND
-    if seconds < _HOUR_S:
-        return f"{seconds // _MINUTE_S} min {seconds % _MINUTE_S:02} s"
-    if seconds < _DAY_S:
-        return f"{seconds // _HOUR_S} h {seconds % _HOUR_S // _MINUTE_S:02} min"
-    return f"{seconds // _DAY_S} d {seconds % _DAY_S // _HOUR_S:02} h"
-
-
 # --- one teller for each kind -----------------------------------------------------------------------
 
 
@@ -140,7 +116,7 @@ def _run_started(record: Record, _view: _View) -> _Told:
     if not isinstance(given, dict):
         return _Told(Sign.RUN, "started", text, (given,))
     messages = given.get("messages", [])
-    said = [_quote(m.get("content", "")) for m in messages if m.get("role") == "user"]
+    said = [quote(m.get("content", "")) for m in messages if m.get("role") == "user"]
     return _Told(Sign.RUN, "started", text, tuple(said))
 
 
@@ -148,22 +124,22 @@ def _input_received(record: Record, _view: _View) -> _Told:
     message = _content(record, "message")
     if not isinstance(message, dict):
         return _Told(Sign.NOTE, "received", str(message))
-    return _Told(Sign.NOTE, "received", _quote(str(message.get("content", ""))))
+    return _Told(Sign.NOTE, "received", quote(str(message.get("content", ""))))
 
 
 def _model_requested(record: Record, _view: _View) -> _Told:
     body = record.entry.body
-    return _Told(Sign.ASK, "model", f"turn {body['turn']}, {_count(body['messages'], 'message')}")
+    return _Told(Sign.ASK, "model", f"turn {body['turn']}, {counted(body['messages'], 'message')}")
 
 
 def _model_responded(record: Record, _view: _View) -> _Told:
     message = _content(record, "message")
     count = len(record.entry.body["calls"])
-    calls = f"proposes {_count(count, 'call')}" if count else ""
+    calls = f"proposes {counted(count, 'call')}" if count else ""
     if not isinstance(message, dict):
         return _Told(Sign.SAY, "answers", str(message), (calls,) if calls else ())
     said = message.get("content", "")
-    text = _quote(said) if said else calls
+    text = quote(said) if said else calls
     return _Told(Sign.SAY, "answers", text, (calls,) if said and calls else ())
 
 
@@ -187,7 +163,7 @@ def _call_decided(record: Record, view: _View) -> _Told:
     sign, label = _DECIDED[body["effect"]]
     by = ", ".join(body["rules"])
     why = [f"by {by}" if by else "no rule", *body["reasons"], f"{body['tier']} risk"]
-    details = [" · ".join(why)]
+    details = [" · ".join(why), *_clauses(record)]
     details += [f"rule {rule} failed: {kind}" for rule, kind in body.get("errors", ())]
     if "message" in record.entry.payloads:
         details.append(_words(record, "message"))
@@ -197,8 +173,23 @@ def _call_decided(record: Record, view: _View) -> _Told:
         return _Told(
             sign, "checked", f"{view.call(body)}, {_AGAIN[body['effect']]}", tuple(details)
         )
-    args = _spelled(_content(record, "args")) if "args" in record.entry.payloads else ""
+    args = spelled(_content(record, "args")) if "args" in record.entry.payloads else ""
     return _Told(sign, label, f"{view.call(body)} {args}".rstrip(), tuple(details))
+
+
+def _clauses(record: Record) -> list[str]:
+    """What the clauses came to: those of the rules that decided, or where none did of all that were asked."""
+    if "working" not in record.entry.payloads:
+        return []
+    working = _content(record, "working")
+    if not isinstance(working, dict):
+        return [str(working)]
+    asked = working["clauses"]
+    rules = [rule for rule in record.entry.body["rules"] or asked if rule in asked]
+    return [
+        short(f"{rule}: " + " · ".join(f"{text} → {spelled_json(v)}" for text, v in asked[rule]))
+        for rule in rules[:RULES_SHOWN_MAX]
+    ]
 
 
 def _call_started(record: Record, view: _View) -> _Told:
@@ -304,7 +295,7 @@ def _run_ended(record: Record, _view: _View) -> _Told:
     body = record.entry.body
     sign, label = _ENDED[record.entry.kind]
     why = f"{body['reason']}, " if body.get("reason") else ""
-    text = f"{why}{_count(body['iterations'], 'turn')}, {_count(body['calls'], 'call')}"
+    text = f"{why}{counted(body['iterations'], 'turn')}, {counted(body['calls'], 'call')}"
     return _Told(sign, label, text, _noted(record))
 
 
@@ -354,7 +345,7 @@ def _content(record: Record, name: str) -> Any:
 
 def _words(record: Record, name: str) -> str:
     said = _content(record, name)
-    return said if isinstance(said, _Absent) else _quote(str(said))
+    return said if isinstance(said, _Absent) else quote(str(said))
 
 
 def _noted(record: Record) -> tuple[str, ...]:
@@ -368,31 +359,4 @@ def _result(record: Record) -> str:
     if not isinstance(result, dict):
         return str(result)
     content = result.get("content")
-    return _quote(content) if isinstance(content, str) else _short(_json(content))
-
-
-def _spelled(args: Any) -> str:
-    """Write arguments as `name: value`, the way people read them."""
-    if not isinstance(args, dict):
-        return str(args)
-    return _short("(" + ", ".join(f"{name}: {_json(value)}" for name, value in args.items()) + ")")
-
-
-def _quote(text: str) -> str:
-    return f"“{_short(text)}”"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + _CUT
-
-
-def _json(value: object) -> str:
-    return payload_bytes(value).decode()
-
-
-def _count(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
-
-
-def _place(uid: str) -> str:
-    return uid.rpartition("/")[2]
+    return quote(content) if isinstance(content, str) else short(spelled_json(content))

@@ -24,6 +24,7 @@ from governance.policy.lint import Toolbox, ToolShape, refuse_unfit
 from governance.policy.model import Decision, Principal, RiskProfile
 from governance.policy.risk import registered_tool_input
 from governance.policy.rules import PolicySet, refuse_rollback
+from governance.policy.working import working
 from governance.ports import Reader, Transaction
 
 __all__ = [
@@ -78,10 +79,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A decision, and the input it was made from as it is recorded: all but the arguments."""
+    """A decision, the input it was made from as it is recorded: all but the arguments, and its working."""
 
     decision: Decision
     input: Mapping[str, JSON]
+    working: Mapping[str, JSON] | None
 
 
 def judge(
@@ -101,7 +103,8 @@ def judge(
         recorded["window"] = dict(question.window)
     inputs = {**recorded, "args": thaw(question.args)}
     decide = decide_admitted if admits(question.args) else reject
-    return Judgement(decide(policies, inputs), recorded)
+    decision = decide(policies, inputs)
+    return Judgement(decision, recorded, working(policies, inputs, decision))
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class CallDecided:
     definition: Digest | None = None
     args: bytes | None = None
     input: Mapping[str, JSON] | None = None
+    working: Mapping[str, JSON] | None = None
     refusal: str | None = None
     first: int | None = None
     commitment: Digest | None = None

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from audit_viewer.timeline import span
+from audit_viewer.wording import span
 from governance.canonical import JSON
 from governance.cli.console import plain, say, show_json, table
 from governance.cli.options import AsJson, HomeDir, Secret, Voter

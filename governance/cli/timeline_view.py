@@ -6,7 +6,8 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from audit_viewer.timeline import Line, Sign, span
+from audit_viewer.timeline import Line, Sign
+from audit_viewer.wording import span
 from governance.cli.console import FAINT, plain
 
 __all__ = ["Rail", "render"]

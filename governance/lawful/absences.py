@@ -25,7 +25,7 @@ _NEEDED: Final[Mapping[Kind, frozenset[str]]] = {
     Kind.RUN_STARTED: frozenset({"input"}),
     Kind.INPUT_RECEIVED: frozenset({"message"}),
     Kind.MODEL_RESPONDED: frozenset({"message"}),
-    Kind.CALL_DECIDED: frozenset({"args", "input", "message"}),
+    Kind.CALL_DECIDED: frozenset({"args", "input", "message", "working"}),
 }
 """The payloads that a judgement may rest on, by the entries that commit to them."""
 

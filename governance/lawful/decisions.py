@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from governance.approval.model import SECOND
-from governance.canonical import payload_bytes
+from governance.canonical import JSON, payload_bytes
 from governance.ids import Digest, parse_digest
 from governance.lawful.books import Activation, Books
 from governance.lawful.case import Call, Case, Phase
@@ -22,9 +22,10 @@ from governance.lawful.windows import SKEW_MAX_S
 from governance.ledger.entry import Entry, Record
 from governance.ledger.report import Status
 from governance.policy.decide import decide
-from governance.policy.model import WINDOWS, Decision, Effect
+from governance.policy.model import WINDOWS, Effect
 from governance.policy.risk import tool_input
 from governance.policy.rules import PolicySet
+from governance.policy.working import working
 
 __all__ = ["derive", "take_decision"]
 
@@ -178,8 +179,11 @@ def derive(
     decision = decide(policies, inputs)
     derived, body = decision.to_json(), record.entry.body
     differing = [f"`{name}`" for name in _OUTCOME if not _same(derived.get(name), body.get(name))]
-    if not differing and not _says(record, decision):
-        differing = ["`message`"]
+    if not differing:
+        told = {"message": decision.message, "working": working(policies, inputs, decision)}
+        differing = [
+            f"`{name}`" for name, content in told.items() if not _told(record, name, content)
+        ]
     if differing:
         message = (
             f"policy and input come to `{decision.effect}` for `{body['uid']}`: recorded otherwise "
@@ -188,11 +192,11 @@ def derive(
         found.add(Fault.DECISION_DIFFERS, record.entry, message)
 
 
-def _says(record: Record, decision: Decision) -> bool:
-    """Tell whether people were told what the rules say. An erased message is not missed here."""
-    if "message" not in record.entry.payloads:
-        return decision.message is None
-    return "message" not in record.payloads or record.content("message") == decision.message
+def _told(record: Record, name: str, content: JSON) -> bool:
+    """Tell whether `content`, None for nothing, is what was recorded. What was erased is not missed here."""
+    if name not in record.entry.payloads:
+        return content is None
+    return name not in record.payloads or _same(record.content(name), content)
 
 
 def _move(call: Call, effect: Effect, *, asked: bool) -> None:

@@ -18,11 +18,11 @@
 """
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from governance import canonical
 from governance.policy.cel import ConditionError, Engine, Program, default_engine, did_you_mean
@@ -119,7 +119,7 @@ def read_policies(files: Mapping[str, str], engine: Engine | None = None) -> Pol
     versions: dict[str, int] = {}
     origins: dict[str, str] = {}
     for file in sorted(files):
-        one = _file(cast("Hashable", chosen), file, files[file])
+        one = _file(chosen, file, files[file])
         name = one.name.text("policy name")
         if name in versions:
             raise one.name.wrong(f"policy `{name}` is also in `{origins[name]}`", "rename one")
@@ -150,7 +150,7 @@ class _File:
 
 
 @lru_cache(maxsize=FILES_KEPT)
-def _file(engine: Hashable, file: str, text: str) -> _File:
+def _file(engine: Engine, file: str, text: str) -> _File:
     """Read a file once: the same text under the same name is the same rules."""
     root = read_yaml(text, file)
     fields = root.fields("policy file", _POLICY_FIELDS)
@@ -159,7 +159,7 @@ def _file(engine: Hashable, file: str, text: str) -> _File:
     version = need(fields, "version", root, "policy file").whole("version", 1, VERSION_MAX)
     if "description" in fields:
         _description(fields["description"])
-    rules = _rules(need(fields, "rules", root, "policy file"), name, cast("Engine", engine))
+    rules = _rules(need(fields, "rules", root, "policy file"), name, engine)
     return _File(name_node, version, tuple(rules))
 
 
@@ -295,7 +295,7 @@ def _description(node: Node) -> str:
 
 def _compiled(node: Node, what: str, engine: Engine) -> Program:
     try:
-        return _program(cast("Hashable", engine), node.text(what))
+        return _program(engine, node.text(what))
     except ConditionError as exc:
         raise PolicyError(
             f"{exc.message} (column {exc.column} of the {what})",
@@ -306,6 +306,6 @@ def _compiled(node: Node, what: str, engine: Engine) -> Program:
 
 
 @lru_cache(maxsize=PROGRAMS_KEPT)
-def _program(engine: Hashable, source: str) -> Program:
+def _program(engine: Engine, source: str) -> Program:
     """Compile once: a program is immutable, and equal engines compile alike."""
-    return cast("Engine", engine).compile(source)
+    return engine.compile(source)

@@ -21,14 +21,15 @@ from governance.policy.cel import (
 from governance.policy.clauses import Form, Part, split
 from governance.policy.decide import decide
 from governance.policy.index import read_call
-from governance.policy.model import VERB_TIERS, Decision, Effect, Tier
+from governance.policy.model import Decision, Effect, Tier
+from governance.policy.risk import Source, signals
 from governance.policy.rules import PolicySet, Rule
 
 __all__ = [
     "Clause",
     "Dissected",
     "Explanation",
-    "Signal",
+    "SpokenSignal",
     "Value",
     "Weighed",
     "dissect",
@@ -87,10 +88,11 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
-    """One thing that says how dangerous a tool is; the highest is the tier of the call."""
+class SpokenSignal:
+    """One thing that says how dangerous a tool is, in words; the highest is the tier of the call."""
 
     what: str
+    source: Source
     tier: Tier
 
 
@@ -99,14 +101,17 @@ class Explanation:
     """A decision and what it was made from. `passed_over` are the rules that are about other calls."""
 
     decision: Decision
-    signals: tuple[Signal, ...]
+    signals: tuple[SpokenSignal, ...]
     rules: tuple[Weighed, ...]
     passed_over: tuple[str, ...]
 
     def to_json(self) -> dict[str, JSON]:
         return {
             "decision": {**self.decision.to_json(), "message": self.decision.message},
-            "signals": [{"what": s.what, "tier": s.tier.value} for s in self.signals],
+            "signals": [
+                {"what": s.what, "source": s.source.value, "tier": s.tier.value}
+                for s in self.signals
+            ],
             "rules": [weighed.to_json() for weighed in self.rules],
             "passed_over": list(self.passed_over),
         }
@@ -165,7 +170,7 @@ def explain_with(dissected: Dissected, inputs: Mapping[str, JSON]) -> Explanatio
     weighed = tuple(_weigh(dissected, rule, activation, decision) for rule in candidates)
     named = {rule.name for rule in candidates}
     others = tuple(rule.name for rule in policies.rules if rule.name not in named)
-    return Explanation(decision, _signals(inputs), weighed, others)
+    return Explanation(decision, _spoken(inputs), weighed, others)
 
 
 _STRENGTH: Final[Sequence[Effect]] = (Effect.DENY, Effect.REQUIRE_APPROVAL, Effect.ALLOW)
@@ -216,25 +221,16 @@ def _plain(value: Value) -> JSON:
     return value.value if isinstance(value, FailureKind) else value
 
 
-def _signals(inputs: Mapping[str, JSON]) -> tuple[Signal, ...]:
-    """What the recorded tool says about its danger, and the tier in force where nothing of it says so."""
+def _spoken(inputs: Mapping[str, JSON]) -> tuple[SpokenSignal, ...]:
     tool = cast("Mapping[str, Any]", inputs["tool"])
-    declared, verb = str(tool.get("declared_tier", "")), str(tool["verb"]).upper()
-    found: list[Signal] = []
-    if declared in set(Tier):
-        found.append(Signal(f"declared as {declared}", Tier(declared)))
-    if verb in VERB_TIERS:
-        found.append(Signal(f"verb {verb}", VERB_TIERS[verb]))
-    elif verb:
-        found.append(Signal(f"verb {verb}, which is none we know", Tier.HIGH))
-    if tool.get("profiled") is False:
-        found.append(Signal("nothing is declared about the tool", Tier.HIGH))
-    elif tool["side_effect"] and not (declared or verb):
-        found.append(Signal("a side effect, and nothing else is declared", Tier.HIGH))
-    in_force = Tier(tool["risk_tier"])
-    highest = max((signal.tier.rank for signal in found), default=Tier.LOW.rank)
-    if not found and in_force is Tier.LOW:
-        found.append(Signal("declared to have no side effect", Tier.LOW))
-    elif highest != in_force.rank:
-        found.append(Signal("as the input says", in_force))
-    return tuple(sorted(found, key=lambda signal: -signal.tier.rank))
+    verb = str(tool["verb"]).upper()
+    phrases: Mapping[Source, str] = {
+        Source.DECLARED: f"declared as {tool.get('declared_tier')}",
+        Source.VERB: f"verb {verb}",
+        Source.UNKNOWN_VERB: f"verb {verb}, which is none we know",
+        Source.UNPROFILED: "nothing is declared about the tool",
+        Source.BARE_EFFECT: "a side effect, and nothing else is declared",
+        Source.HARMLESS: "declared to have no side effect",
+        Source.INPUT: "as the input says",
+    }
+    return tuple(SpokenSignal(phrases[source], source, tier) for source, tier in signals(tool))

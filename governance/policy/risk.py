@@ -1,14 +1,23 @@
 """How dangerous is a tool? The highest of all signals; what nobody declared counts as danger."""
 
+from collections.abc import Mapping
+from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from governance.canonical import JSON
 from governance.ids import Digest
 from governance.policy.model import VERB_TIERS, RiskProfile, Tier
 
-__all__ = ["effective_tier", "registered_tool_input", "tool_input"]
+__all__ = [
+    "Signal",
+    "Source",
+    "effective_tier",
+    "registered_tool_input",
+    "signals",
+    "tool_input",
+]
 
 TOOLS_KEPT: Final = 1024
 
@@ -63,3 +72,50 @@ def registered_tool_input(name: str, definition: Digest, profile: RiskProfile) -
 @lru_cache(maxsize=TOOLS_KEPT)
 def _kept(name: str, definition: Digest, profile: RiskProfile) -> dict[str, JSON]:
     return tool_input(name, definition, profile)
+
+
+class Source(StrEnum):
+    """What says how dangerous a tool is. Recorded in entries: never rename or reuse one."""
+
+    DECLARED = "declared"
+    VERB = "verb"
+    UNKNOWN_VERB = "unknown-verb"
+    UNPROFILED = "unprofiled"
+    BARE_EFFECT = "side-effect-only"
+    """A side effect, and neither verb nor tier is declared."""
+    HARMLESS = "no-side-effect"
+    INPUT = "input"
+    """The input gives another tier than its signals come to."""
+
+
+class Signal(NamedTuple):
+    """One thing that says how dangerous a tool is; the highest is the tier of the call."""
+
+    source: Source
+    tier: Tier
+
+
+def signals(tool: Mapping[str, Any]) -> tuple[Signal, ...]:
+    """What the `tool` part of a decision input says about its danger, the highest first."""
+    declared, verb = str(tool.get("declared_tier", "")), str(tool["verb"]).upper()
+    found: list[Signal] = []
+    if declared in _TIERS:
+        found.append(Signal(Source.DECLARED, Tier(declared)))
+    if verb in VERB_TIERS:
+        found.append(Signal(Source.VERB, VERB_TIERS[verb]))
+    elif verb:
+        found.append(Signal(Source.UNKNOWN_VERB, Tier.HIGH))
+    if tool.get("profiled") is False:
+        found.append(Signal(Source.UNPROFILED, Tier.HIGH))
+    elif tool["side_effect"] and not (declared or verb):
+        found.append(Signal(Source.BARE_EFFECT, Tier.HIGH))
+    in_force = Tier(tool["risk_tier"])
+    highest = max((signal.tier.rank for signal in found), default=Tier.LOW.rank)
+    if not found and in_force is Tier.LOW:
+        found.append(Signal(Source.HARMLESS, Tier.LOW))
+    elif highest != in_force.rank:
+        found.append(Signal(Source.INPUT, in_force))
+    return tuple(sorted(found, key=lambda signal: -signal.tier.rank))
+
+
+_TIERS: Final = frozenset(Tier)

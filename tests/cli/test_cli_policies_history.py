@@ -257,7 +257,8 @@ def test_a_call_is_explained(cli, desk, tmp_path):
         ("desk/pays", True),
         ("desk/friends", False),
     ]
-    assert got["signals"] == [{"what": "nothing is declared about the tool", "tier": "high"}]
+    undeclared = {"what": "nothing is declared about the tool", "source": "unprofiled"}
+    assert got["signals"] == [{**undeclared, "tier": "high"}]
 
 
 def test_the_profile_is_that_of_the_tests_and_the_rest_of_the_input_can_be_given(cli, tmp_path):

@@ -80,10 +80,10 @@ def records(gov):
 def test_everything_of_the_subject_goes_and_what_remains_is_lawful(gov, op):
     go(gov, ANA, "r1", calls(call("look", id="a1")), say("for ana"))
     go(gov, BEN, "r2", calls(call("look", id="b1")), say("for ben"))
-    assert survey(gov.store, gov.clock, ANA) == Erased(ANA, payloads=6, runs=1, person=False)
+    assert survey(gov.store, gov.clock, ANA) == Erased(ANA, payloads=7, runs=1, person=False)
     before = len(records(gov))
     done = do(gov, op)
-    assert done == Erased(ANA, 6, 1, person=False, entries=(before,), scrubbed=True)
+    assert done == Erased(ANA, 7, 1, person=False, entries=(before,), scrubbed=True)
     last = records(gov)[-1]
     assert (last.entry.kind, last.entry.actor) == (Kind.PAYLOAD_ERASED, op.subject)
     assert last.content("reason") == "she asked for it"

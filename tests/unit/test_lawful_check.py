@@ -41,6 +41,7 @@ from governance.ledger.report import FINDINGS_MAX, Status
 from governance.policy.decide import decide
 from governance.policy.document import load_policies
 from governance.policy.model import Principal
+from governance.policy.working import working
 from governance.ports import Person
 from governance.queue import Ballot, card, pending, vote
 from governance.rulebook import Rulebook
@@ -448,9 +449,11 @@ def redecide(step: Step, args: Any = None) -> None:
     decision = decide(POLICIES, asked)
     step.body = {n: v for n, v in step.body.items() if n in {"uid", "tool", "definition", "first"}}
     step.body |= decision.to_json()
-    step.payloads.pop("message", None)
-    if decision.message is not None:
-        step.payloads["message"] = (b"m" * 32, decision.message)
+    told = {"message": decision.message, "working": working(POLICIES, asked, decision)}
+    for name, content in told.items():
+        step.payloads.pop(name, None)
+        if content is not None:
+            step.payloads[name] = (name[:1].encode() * 32, content)
 
 
 def test_a_forger_who_changes_nothing_gets_the_same_log() -> None:
@@ -559,6 +562,28 @@ def demands_of_a_decision_are_lowered(story: Story) -> tuple[Fault, Step]:
 def people_are_told_another_message(story: Story) -> tuple[Fault, Step]:
     decided = story.find(Kind.CALL_DECIDED, "2.2")
     decided.payloads["message"] = (b"m" * 32, "refund of 9 cents")
+    return Fault.DECISION_DIFFERS, decided
+
+
+@forgery
+def clause_is_said_to_have_failed(story: Story) -> tuple[Fault, Step]:
+    decided = story.find(Kind.CALL_DECIDED, "2.2")
+    clauses = decided.payloads["working"][1]["clauses"]
+    next(said for said in clauses.values() if said)[0][1] = False
+    return Fault.DECISION_DIFFERS, decided
+
+
+@forgery
+def tier_is_put_down_to_something_else(story: Story) -> tuple[Fault, Step]:
+    decided = story.find(Kind.CALL_DECIDED, "2.2")
+    decided.payloads["working"][1]["tier"][0][0] = "declared"
+    return Fault.DECISION_DIFFERS, decided
+
+
+@forgery
+def working_is_left_out(story: Story) -> tuple[Fault, Step]:
+    decided = story.find(Kind.CALL_DECIDED, "2.2")
+    del decided.payloads["working"]
     return Fault.DECISION_DIFFERS, decided
 
 

@@ -183,7 +183,7 @@ def test_an_explanation_as_data_has_these_fields():
     explained = explain(policies, inputs(args={"cents": 900}, run={"untrusted": True}))
     body = explained.to_json()
     assert body["decision"] == {**explained.decision.to_json(), "message": None}
-    assert body["signals"] == [{"what": "verb FINANCIAL", "tier": "critical"}]
+    assert body["signals"] == [{"what": "verb FINANCIAL", "source": "verb", "tier": "critical"}]
     assert body["passed_over"] == ["desk/reads"]
     night, trial, _, small = body["rules"]
     assert night == {

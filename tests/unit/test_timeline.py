@@ -8,7 +8,8 @@ from agents import Plays, call, calls, person, say, vote
 from rich.console import Console
 
 from agent import DurableAgent, tool
-from audit_viewer.timeline import TEXT_CHARS_MAX, Sign, span, timeline
+from audit_viewer.timeline import Sign, timeline
+from audit_viewer.wording import TEXT_CHARS_MAX, span
 from governance import Governance
 from governance.approval.model import Verdict
 from governance.cli.timeline_view import render
@@ -110,6 +111,17 @@ def test_decisions_name_call_rule_and_risk(gov):
     assert one(lines, "held").details == ("by desk/pays · critical risk", "“pay bob”")
     assert one(lines, "denied").sign is Sign.DENY
     assert one(lines, "asks").text == "pay 1.1 needs 1 of approver within 4 h 00 min"
+
+
+def test_what_each_clause_of_the_deciding_rules_came_to_is_told():
+    rules = RULES.replace("id: pays", "id: pays\n    when: args.to == 'bob' || run.untrusted")
+    rules = rules.replace("tools: [look]}", "tools: [look]}, when: args.id == 'a1'")
+    with Governance.in_memory(policies={"desk.yaml": rules}) as gov:
+        lines = play(gov, calls(call("pay", to="bob"), call("look", id="b2")))
+    clauses = "desk/pays: args.to == 'bob' → true · run.untrusted → false"
+    assert clauses in one(lines, "held").details
+    # No rule decided here: what was asked is told.
+    assert "desk/reads: args.id == 'a1' → false" in one(lines, "denied").details
 
 
 def test_who_said_yes_is_named_with_role_card_and_head(gov):
