@@ -11,7 +11,6 @@ neither missing nor erased: it was kept back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 from governance.canonical import PAYLOAD_BYTES_MAX, payload_bytes
@@ -99,12 +98,6 @@ def _check_content(content: bytes) -> None:
         raise InvalidInputError("payload content is not in canonical form")
 
 
-@dataclass(slots=True)
-class _Absence:
-    file: str
-    line: int
-
-
 class Payloads:
     """Walks payload lines beside the entries that commit to them, once, in order."""
 
@@ -121,7 +114,7 @@ class Payloads:
         self._next: _Line | None = None
         self.next_seq = 0
         self._advance()
-        self._absent = dict[tuple[int, str], _Absence]()
+        self._absent = dict[tuple[int, str], Where]()
         self._withheld = {name: set(seqs) for name, seqs in withheld.items()}
 
     def match(self, seq: int, commitments: Mapping[str, str], file: str, line: int) -> None:
@@ -144,9 +137,9 @@ class Payloads:
                 message = f"payload `{name[:80]}` was withheld from this bundle"
                 self._say(Flaw.PAYLOAD_WITHHELD, Where(file, line, seq), message)
             elif len(self._absent) < ABSENCES_MAX:
-                self._absent[seq, name] = _Absence(file, line)
+                self._absent[seq, name] = Where(file, line, seq)
             else:
-                self._miss(seq, name, _Absence(file, line))
+                self._miss(name, Where(file, line, seq))
 
     def erase(self, seq: int, by: str, body: Mapping[str, Any], since: int) -> None:
         """Take note of the `payload.erased` entry at `seq`: it excuses earlier absences.
@@ -163,15 +156,14 @@ class Payloads:
                 self._say(Flaw.PAYLOAD_KEPT, Where(seq=target), message)
             else:
                 message = f"payload `{name[:80]}` was erased by `{by}`, as entry {seq} records"
-                where = Where(absence.file, absence.line, seq=target)
-                self._say(Flaw.PAYLOAD_ERASED, where, message)
+                self._say(Flaw.PAYLOAD_ERASED, absence, message)
 
     def finish(self) -> None:
         """Report what no entry claimed and what no erasure excused."""
         while self._next is not None:
             self._unclaimed()
-        for (seq, name), absence in self._absent.items():
-            self._miss(seq, name, absence)
+        for (_, name), where in self._absent.items():
+            self._miss(name, where)
         self._absent.clear()
         for name, seqs in self._withheld.items():
             for seq in sorted(seqs):
@@ -195,9 +187,9 @@ class Payloads:
         self._next = next(self._lines, None)
         self.next_seq = _NEVER if self._next is None else self._next.key[0]
 
-    def _miss(self, seq: int, name: str, absence: _Absence) -> None:
+    def _miss(self, name: str, where: Where) -> None:
         message = f"payload `{name[:80]}` is missing, and no later entry records its erasure"
-        self._say(Flaw.PAYLOAD_MISSING, Where(absence.file, absence.line, seq), message)
+        self._say(Flaw.PAYLOAD_MISSING, where, message)
 
     def _in_order(self, streams: Iterable[Stream]) -> Iterator[_Line]:
         """Drop the lines that stand out of order, so that one wrong number hides no other line."""

@@ -1,14 +1,17 @@
-"""Whether a line is plainly an entry: the fast way to yes. Anything else `entry.read_entry` decides.
+"""Whether lines are plainly entries: the fast way to yes. Anything else `entry.read_entry` decides.
 
 `read_entry` says what an entry is. It walks every value and matches every name, which costs many times
 the hash. Nearly all envelopes are ASCII and by few actors, and for those the same checks can be made on
-the parsed whole. A `Screen` leaves the linking fields (`log, seq, prev, ts, run, rseq, rprev`) to
-`Chain.fits`, which compares them with what must stand there; what both accept, `read_entry` accepts (the
-tests hold them to it). It answers None when it cannot tell, and never says what is wrong.
+the parsed whole, on a block of them at once. A `Screen` leaves the linking fields (`log, seq, prev, ts,
+run, rseq, rprev`) to `Chain.fit`, which compares them with what must stand there; what both accept,
+`read_entry` accepts (the tests hold them to it). It answers None when it cannot tell, and never says what
+is wrong, nor in which line.
 """
 
 import re
-from typing import Any, Final
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, Final, cast
 
 from governance.canonical import ENTRY_BYTES_MAX, JSON_DEPTH_MAX, is_plain
 from governance.errors import InvalidInputError
@@ -20,7 +23,6 @@ __all__ = ["Screen", "is_plain_json"]
 
 _SUBJECTS_MAX: Final = 4_096
 """How many names that passed once are remembered."""
-_END: Final = b'"v":%d}' % VERSION  # `v` sorts last
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 _FLAT: Final = frozenset({str, int, bool, type(None)})
 """Of these alone most bodies consist, and to see it takes no call of `is_plain`."""
@@ -29,6 +31,7 @@ _DEPTH: Final = JSON_DEPTH_MAX - 1
 """How deep `body` may nest: the envelope is one level."""
 _BARE: Final = len(("actor", "body", "log", "payloads", "prev", "seq", "ts", "type", "v"))
 _IN_RUN: Final = _BARE + len(("run", "rprev", "rseq"))
+_OWN_FIELDS: Final = itemgetter("actor", "body", "payloads", "type", "v")
 
 
 class Screen:
@@ -37,35 +40,48 @@ class Screen:
     def __init__(self) -> None:
         self._subjects = set[str]()
 
-    def __call__(self, raw: bytes) -> dict[str, Any] | None:
-        """Give the fields of a plain envelope, or None where `read_entry` must be asked."""
-        if len(raw) > ENTRY_BYTES_MAX or not raw.isascii():
+    def __call__(self, raws: Sequence[bytes]) -> list[dict[str, Any]] | None:
+        """Give the fields of plain envelopes, or None where `read_entry` must be asked about one of them."""
+        whole = b"[%b]" % b",".join(raws)
+        if not whole.isascii() or max(map(len, raws)) > ENTRY_BYTES_MAX:
             return None
         try:
-            fields: dict[str, Any] = read(raw)
-            if spell_strict(fields) != raw or not raw.endswith(_END):
+            entries: list[dict[str, Any]] = list(map(read, raws))
+            # Each is JSON by itself, and where one ends follows from its brackets: so if all together are
+            # written like this, each of them is.
+            if spell_strict(entries) != whole:
                 return None
-            body: dict[str, Any] = fields["body"]
-            payloads: dict[str, Any] = fields["payloads"]
-            actor = fields["actor"]
-            count = _IN_RUN if "run" in fields else _BARE
-            if "on_behalf_of" in fields:
-                behalf = fields["on_behalf_of"]
-                count += behalf != actor and (behalf in self._subjects or self._knows(behalf))
+            actors, bodies, payloads, kinds, versions = zip(*map(_OWN_FIELDS, entries), strict=True)
             passed = (
-                len(fields) == count
-                and fields["type"] in _KINDS
-                and (actor in self._subjects or self._knows(actor))
-                and type(body) is dict
-                and (_FLAT.issuperset(map(type, body.values())) or is_plain(body, _DEPTH))
-                and type(payloads) is dict
-                and (not payloads or all(map(_HASH.fullmatch, payloads.values())))
+                set(map(type, versions)) == {int}
+                and set(versions) == {VERSION}
+                and _KINDS.issuperset(kinds)
+                and all(map(self._knows, set(actors)))
+                and set(map(type, bodies)) == set(map(type, payloads)) == {dict}
+                and self._counts(entries)
+                and all(_HASH.fullmatch(text) for names in payloads for text in names.values())
+                and _are_plain([value for body in bodies for value in body.values()], _DEPTH - 1)
             )
         except (ValueError, KeyError, TypeError):
             return None  # no JSON, an integer too large, a field missing or of another type
-        return fields if passed else None
+        return entries if passed else None
+
+    def _counts(self, entries: Sequence[dict[str, Any]]) -> bool:
+        """Tell whether no envelope has more fields than it may, given that it has all that it must."""
+        due = [_IN_RUN if "run" in fields else _BARE for fields in entries]
+        found = list(map(len, entries))
+        if found == due:
+            return True
+        for at, fields in enumerate(entries):
+            if "on_behalf_of" in fields:
+                behalf = fields["on_behalf_of"]
+                due[at] += behalf != fields["actor"] and self._knows(behalf)
+        return found == due
 
     def _knows(self, name: Any) -> bool:
+        """Tell whether `name` is a subject's."""
+        if name in self._subjects:
+            return True
         try:
             parse_subject_id(name)
         except InvalidInputError:
@@ -73,6 +89,24 @@ class Screen:
         if len(self._subjects) < _SUBJECTS_MAX:
             self._subjects.add(name)
         return True
+
+
+def _are_plain(values: list[object], depth: int) -> bool:
+    """`canonical.is_plain` of all `values`, level by level."""
+    while not _FLAT.issuperset(map(type, values)):
+        if depth <= 0:
+            return False
+        depth -= 1
+        inner = list[object]()
+        for value in values:
+            if type(value) is dict:
+                inner += cast("dict[str, object]", value).values()
+            elif type(value) is list:
+                inner += cast("list[object]", value)
+            elif type(value) not in _FLAT:
+                return False
+        values = inner
+    return True
 
 
 def is_plain_json(raw: bytes) -> bool:

@@ -5,8 +5,8 @@ of a log is without entries, it goes on behind them with the hashes that stand i
 """
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from governance.canonical import ENTRY_BYTES_MAX, parse_json, thaw
@@ -31,6 +31,8 @@ __all__ = ["Progress", "Walk"]
 Progress: TypeAlias = Callable[[int], None]
 """Told now and then how many bytes have been verified."""
 
+BLOCK_LINES: Final = 128
+"""Lines that are looked at together: more would save nothing."""
 _LEAVES_MAX: Final = 1_024
 """Leaf hashes collected before they go into the tree."""
 _ERASED: Final = Kind.PAYLOAD_ERASED.value
@@ -39,7 +41,6 @@ _NO_HASH: Final = Digest(bytes(32))
 _KEYS: Final = frozenset({Kind.LOG_CREATED.value, *(kind.value for kind in KEY_KINDS)})
 _TOLD: Final = frozenset({_ERASED, _ARCHIVED, *_KEYS})
 """Entries that say something about others, or about who may sign."""
-_sha256: Final = hashlib.sha256
 
 
 class Walk:
@@ -84,26 +85,39 @@ class Walk:
         return self.size - self.lacking
 
     def file(self, file: str, lines: Iterable[bytes]) -> None:
-        screen, fits, leaves = self._screen.__call__, self.chain.fits, self._leaves
-        for number, line in enumerate(lines, 1):
-            self.done += len(line)
-            raw = line[:-1]
-            leaf: Digest = _sha256(b"\0" + raw).digest()  # type: ignore[assignment] # a NewType is a call
-            fields = screen(raw)
-            if fields is None or line[-1:] != b"\n" or not fits(fields, leaf):
-                whole, fields = self._follow(line, Where(file, number))
-                if not whole:
-                    continue
-                leaf = whole
-            if fields is not None and (
+        rest, number = iter(lines), 1
+        while block := list(islice(rest, min(self._room - len(self._leaves), BLOCK_LINES))):
+            if not self._take(block, file, number):
+                for at, line in enumerate(block, number):
+                    if not self._take([line], file, at):
+                        self._follow(line, file, at)
+            number += len(block)
+
+    def _take(self, block: Sequence[bytes], file: str, first: int) -> bool:
+        """Take lines if nothing about any of them is out of the ordinary; else none."""
+        raws = [line[:-1] for line in block]
+        ended = b"".join(block) == b"".join([raw + b"\n" for raw in raws])
+        entries = self._screen(raws) if ended else None
+        if entries is None:
+            return False
+        leaves = list(map(leaf_hash, raws))
+        if not self.chain.fit(entries, leaves):
+            return False
+        self.done += sum(map(len, block))
+        for number, fields in enumerate(entries, first):
+            if (
                 fields["payloads"]
                 or fields["type"] in _TOLD
                 or fields["seq"] >= self._payloads.next_seq
             ):
                 self._beside(fields, file, number)
-            leaves.append(leaf)
-            if len(leaves) >= self._room:
-                self._grow()
+        self._collect(leaves)
+        return True
+
+    def _collect(self, leaves: Sequence[Digest]) -> None:
+        self._leaves += leaves
+        if len(self._leaves) >= self._room:
+            self._grow()
 
     def finish(self) -> None:
         self._grow()
@@ -116,49 +130,47 @@ class Walk:
                 message = "holds more hashes than there are entries left out"
                 self._findings.add(Verdict.INTEGRITY, Flaw.HASHES_WRONG, Where(HASHES), message)
 
-    def _follow(self, line: bytes, where: Where) -> tuple[Digest | None, dict[str, Any] | None]:
-        """Take a line that is out of the ordinary, or wrong: read it in full and say what is.
-
-        Gives its leaf hash, None for an empty line, and its fields, None when it is no entry.
-        """
-        raw = line.removesuffix(b"\n")
+    def _follow(self, whole: bytes, file: str, line: int) -> None:
+        """Take a line that is out of the ordinary, or wrong: read it in full and say what is."""
+        self.done += len(whole)
+        raw, where = whole.removesuffix(b"\n"), Where(file, line)
         seq = self.chain.next_seq
-        if raw == line:
+        if raw == whole:
             self._say(Flaw.LINE_BROKEN, where, seq, "line has no end: cut, or glued to garbage")
         if not raw:
             self._say(Flaw.LINE_BROKEN, where, seq, "line is empty")
-            return None, None
+            return
         leaf = leaf_hash(raw)
         try:
             read_entry(raw)
         except InvalidInputError as exc:
             self._say(Flaw.ENTRY_MALFORMED, where, seq, _reason(raw, exc))
             self.chain.skip(leaf)
-            return leaf, None
+            self._collect([leaf])
+            return
         fields: dict[str, Any] = thaw(raw)
         if self._part is not None and fields["seq"] > self.size:
             self._fill(self._part, fields["seq"])
             self.chain.leap(fields)
         for flaw, message in self.chain.follow(fields, leaf):
             self._say(flaw, where, fields["seq"], message)
-        return leaf, fields
+        self._beside(fields, file, line)
+        self._collect([leaf])
 
     def _beside(self, fields: Mapping[str, Any], file: str, line: int) -> None:
         """Look at what lies beside an entry, and at what it says about others' payloads."""
-        self._payloads.match(fields["seq"], fields["payloads"], file, line)
         seq, kind, body = fields["seq"], fields["type"], fields["body"]
+        self._payloads.match(seq, fields["payloads"], file, line)
         if kind == _ERASED:
             since = seq if isinstance(self._part, OneRun) else self.chain.first or 0
             self._payloads.erase(seq, fields["actor"], body, since)
         elif kind in _KEYS:
+            where = Where(file, line, seq)
             for problem in self.keys.follow(seq, kind, body):
-                where = Where(file, line, seq)
                 self._findings.add(Verdict.TRUST, Flaw.KEYS_DIFFER, where, problem)
             if "succeeds" in body:
                 message = f"log goes on where another had to end: {_last_head(body['succeeds'])}"
-                self._findings.add(
-                    Verdict.COMPLETENESS, Flaw.LOG_SUCCEEDS, Where(file, line, seq), message
-                )
+                self._findings.add(Verdict.COMPLETENESS, Flaw.LOG_SUCCEEDS, where, message)
         elif kind == _ARCHIVED:
             with contextlib.suppress(InvalidInputError):  # what cannot be read excuses nothing
                 self.archived = read_archived(body)

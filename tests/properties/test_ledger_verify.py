@@ -1,25 +1,37 @@
 """The verifier never raises, the fast screen never says yes where `read_entry` says no, lines are whole."""
 
+from unittest import mock
+
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from governance.assemble import KeySigner
 from governance.canonical import entry_bytes, payload_bytes
 from governance.errors import InvalidInputError
 from governance.ids import Digest, Micros, Origin, RunId, SubjectId
+from governance.ledger import walk
 from governance.ledger.chain import Chain
-from governance.ledger.checkpoint import note_text, parse_checkpoint, parse_verifier_key
+from governance.ledger.checkpoint import (
+    Checkpoint,
+    note_text,
+    parse_checkpoint,
+    parse_verifier_key,
+    sign_checkpoint,
+)
 from governance.ledger.entry import (
     RUN_START,
     Draft,
     Kind,
     Link,
+    Payload,
     RunLink,
     genesis,
     leaf_hash,
     read_entry,
     seal,
 )
+from governance.ledger.evidence import Evidence
 from governance.ledger.lines import cut_lines
 from governance.ledger.merkle import (
     Edge,
@@ -30,9 +42,12 @@ from governance.ledger.merkle import (
     proves_inclusion,
     root_of,
 )
-from governance.ledger.payloads import read_payload_line
+from governance.ledger.parts import OneRun, Part, Span, WholeLog
+from governance.ledger.payloads import payload_line, read_payload_line
+from governance.ledger.report import Report
 from governance.ledger.screen import Screen, is_plain_json
-from governance.ledger.verify import verify
+from governance.ledger.verify import judge, verify
+from governance.ledger.walk import Walk
 
 ORIGIN = Origin("acme.example/agents")
 GOOD = settings(derandomize=True, max_examples=150, deadline=None)
@@ -63,6 +78,44 @@ def first_entries() -> list[bytes]:
 
 
 CREATED, STARTED = first_entries()
+
+
+SIGNER = KeySigner.from_seed(ORIGIN, b"\1" * 32)
+
+
+def history() -> tuple[list[bytes], list[bytes]]:
+    """Lines of three runs that take turns, some with content, some about others; and the payload lines."""
+    link, runs = Link(0, genesis(ORIGIN), Micros(10)), dict[str, RunLink]()
+    lines, contents = list[bytes](), list[bytes]()
+    drafts = [Draft(Kind.LOG_CREATED, SubjectId("system:log"), {"keys": [SIGNER.verifier_key]})]
+    for turn in range(4):
+        for name in ("r1", "r2", "r3"):
+            kind = (Kind.RUN_STARTED, Kind.MODEL_RESPONDED, Kind.CALL_STARTED, Kind.RUN_COMPLETED)
+            body = {"turn": turn, "calls": [{"uid": name}], "ok": turn > 1}
+            behalf = SubjectId("user:b") if name == "r2" else None
+            agent = SubjectId(f"agent:{name}")
+            drafts.append(Draft(kind[turn], agent, body, {"m": turn}, RunId(name), behalf))
+        drafts.append(Draft(Kind.LOG_BEAT, SubjectId("system:log"), {"every_s": turn}))
+    for draft in drafts:
+        run = draft.run and runs.get(draft.run, RunLink(0, RUN_START))
+        held = [Payload(name, bytes(32), b"%d" % draft.body["turn"]) for name in draft.payloads]
+        committed = {payload.name: payload.commitment for payload in held}
+        entry = seal(draft, ORIGIN, link, run, committed)
+        link = Link(entry.seq + 1, entry.hash, Micros(entry.ts + entry.seq % 2))
+        if run:
+            runs[draft.run] = RunLink(run.rseq + 1, entry.hash)
+        lines.append(entry.raw + b"\n")
+        contents += [payload_line(entry.seq, payload) for payload in held]
+    return lines, contents
+
+
+PIN = parse_verifier_key(SIGNER.verifier_key)
+LINES, CONTENTS = history()
+NOTES = [
+    (f"checkpoints/{size}", sign_checkpoint(Checkpoint(ORIGIN, size, root), SIGNER).encode())
+    for size in (1, 5, 6, 11, len(LINES))
+    for root in (root_of([leaf_hash(line[:-1]) for line in LINES[:size]]),)
+]
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -85,8 +138,8 @@ def after_created() -> Chain:
 
 
 def accepted_fast(raw: bytes) -> bool:
-    fields = Screen()(raw)
-    return fields is not None and after_created().fits(fields, leaf_hash(raw))
+    entries = Screen()([raw])
+    return entries is not None and after_created().fit(entries, [leaf_hash(raw)])
 
 
 def accepted_fully(raw: bytes) -> bool:
@@ -117,6 +170,66 @@ def test_the_fast_way_knows_every_body_the_full_reading_knows(body):
     raw = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     if raw.isascii():
         assert accepted_fast(raw) is accepted_fully(raw)
+
+
+EDITS = st.tuples(
+    st.sampled_from(["drop", "repeat", "swap", "flip", "cut", "put", "glue"]),
+    st.integers(0, len(LINES) - 1),
+    st.integers(0, 600),
+)
+
+
+def edited(lines: list[bytes], edits: list[tuple[str, int, int]]) -> list[bytes]:
+    lines = list(lines)
+    for how, spot_in_log, where in edits:
+        at = spot_in_log % len(lines)
+        line = lines[at] or b"?"
+        match how:
+            case "drop" if len(lines) > 1:
+                del lines[at]
+            case "repeat":
+                lines.insert(where % len(lines), line)
+            case "swap":
+                lines[at], lines[where % len(lines)] = lines[where % len(lines)], line
+            case "flip":
+                spot = where % len(line)
+                lines[at] = line[:spot] + bytes([line[spot] ^ 1 << where % 7]) + line[spot + 1 :]
+            case "cut":
+                lines[at] = line[: where % len(line)]
+            case "put":
+                lines[at] = [b"\n", b"", b"{}\n", b"null\n", b"\xff\n", STARTED + b"\n"][where % 6]
+            case _ if at + 1 < len(lines):
+                lines[at : at + 2] = [line[:-1] + b"," + lines[at + 1]]
+    return lines
+
+
+def judged(lines: list[bytes], block: int, part: Part) -> tuple[Report, list[int]]:
+    progress = list[int]()
+    with mock.patch.object(walk, "BLOCK_LINES", block):
+        streams = [("a", lines[:7]), ("b", lines[7:])], [("p", CONTENTS)]
+        evidence = Evidence(*streams, NOTES, part=part, hashes=iter([Digest(b"h" * 32)] * 9))
+        return judge(evidence, [PIN], progress.append), progress[-1:]
+
+
+def test_of_a_faultless_log_only_the_first_line_is_read_in_full():
+    with mock.patch.object(Walk, "_follow", autospec=True, side_effect=Walk._follow) as full:
+        report, _ = judged(LINES, 128, WholeLog(len(LINES)))
+    assert full.call_count == 1
+    assert report.ok, report.findings
+
+
+@settings(derandomize=True, max_examples=400, deadline=None)
+@given(edits=st.lists(EDITS, max_size=3), block=st.sampled_from([2, 3, 128]), data=st.data())
+def test_lines_taken_together_are_judged_as_one_by_one(edits, block, data):
+    part = data.draw(
+        st.sampled_from(
+            [WholeLog(len(LINES)), Span(4, len(LINES), len(LINES)), OneRun("r2", len(LINES))]
+        )
+    )
+    lines = edited(LINES, edits)
+    if isinstance(part, OneRun):
+        lines = [line for line in lines if b'"run":"r2"' in line] or lines
+    assert judged(lines, block, part) == judged(lines, 1, part)
 
 
 def test_the_fast_way_takes_no_flipped_bit_that_the_full_reading_refuses():
