@@ -213,5 +213,8 @@ def _no_messages(tree: Node, _depth: int, _local: frozenset[str]) -> Node:
 def _refuse(tree: Node, problem: str, hint: str = "") -> ConditionError:
     meta = tree.meta
     return ConditionError(
-        problem, line=getattr(meta, "line", 1), column=getattr(meta, "column", 1), hint=hint
+        problem,
+        line=getattr(meta, "line", None) or 1,  # of `true`, cel-python keeps none
+        column=getattr(meta, "column", None) or 1,
+        hint=hint,
     )

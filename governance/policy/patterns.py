@@ -33,7 +33,7 @@ _STATES_BYTES: Final = 1024 * 1024
 _WRITTEN_BYTES_MAX: Final = 8 * 1024 * 1024
 """RE2's own limit: what needs more is `(\\pL{9}){99}`, and nothing that anybody writes."""
 _COMPUTED_BYTES_MAX: Final = 128 * 1024
-"""Some 2,000 instructions. It is what bounds how long a hostile pattern takes to compile."""
+"""Some 10,000 instructions. It is what bounds how long a hostile pattern takes to compile."""
 
 _WORK_PER_STEP: Final = 256
 """Instructions times bytes: a microsecond or two at worst, and commonly a few nanoseconds."""
