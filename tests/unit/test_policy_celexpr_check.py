@@ -65,6 +65,8 @@ ADDS = {
     "args.flag && args.counts.\n  exists(k, v, k.endsWith (v))": "`endsWith` takes no such values: text, int",
     "(args.tags + args.tags)[ 'a'] == 'b'": "`[ ]` of a list takes no text",
     "{'a': 1}[args.n] == 1": "`[ ]` of a map takes no int",
+    "[now].exists(i, t, t.startsWith('a'))": "`startsWith` takes no such values: timestamp, text",
+    "[now - now].exists(i, d, d.startsWith('a'))": "`startsWith` takes no such values: duration, text",
 }
 
 

@@ -19,13 +19,16 @@ from governance.policy.cel import (
     CelFailure,
     ConditionError,
     FailureKind,
+    Outcome,
     default_engine,
     engine_by_name,
 )
+from governance.policy.closure_compile import compile_syntax
 from governance.policy.closure_engine import compile_program
 from governance.policy.closure_functions import FUNCTIONS, METHODS
 from governance.policy.closure_operators import OPERATORS
 from governance.policy.closure_parse import parse
+from governance.policy.closure_straight import straighten
 from governance.policy.closure_syntax import parts
 from governance.policy.closure_values import (
     Duration,
@@ -665,6 +668,8 @@ def test_inputs_are_read_in_place_and_left_alone() -> None:
         ("args.text.replace('a', args.text).size() > 0", 9),
         ("args.big.startsWith('x')", 4),
         ("args.big.contains('y')", 4 + 100),
+        ("args.text.startsWith(args.big)", 5 + 100),
+        ("true ? args.n > 1 : args.text == 'a'", 4),
         ("args.big == args.big", 5 + 100),
         ("args.big < args.text", 5 + 100),
         ("args.big.matches('y')", 3 + 100 + 6401 * 5 // 256),
@@ -887,3 +892,39 @@ def test_a_shortcut_costs_what_the_closures_cost(source: str) -> None:
     given = ENGINE.bind({"args": {"n": 1, "long": list(range(500))}, "now": 1_767_323_045_000_000})
     for budget in (0, 3, 40, 700, 20_000):
         assert program.evaluate(given, budget) == program.evaluate_exactly(given, budget)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("args.n == 1 && args.text == 'x'", True),
+        ("has(args.n) && args.text.startsWith('y')", False),
+        ("args.n == 1 && 1 == 2", False),
+        ("args.n == 1 || 1 == 1", True),
+        ("args.n == 1 && 9 in args.long", True),
+        ("args.n == 2 || now.getFullYear() == 2000", False),
+        ("!(args.n in ['a']) || args.text in ['x', 'y']", None),
+        ("args.n == 1 && args.absent == 2", None),
+    ],
+)
+def test_a_straight_function_leaves_to_the_closures_only_what_is_out_of_the_ordinary(
+    source: str, expected: bool | None
+) -> None:
+    syntax = parse(source, cel.INPUTS)
+    unusual: Outcome[bool] = Outcome(CelFailure(FailureKind.TYPE), 7)
+    asked: list[object] = []
+
+    def exactly(*given: object) -> Outcome[bool]:
+        asked.append(given)
+        return unusual
+
+    evaluate = straighten(syntax, compile_syntax(syntax), exactly)
+    assert evaluate is not None
+    given = ENGINE.bind(
+        {"args": {"n": 1, "text": "x", "long": [1, 9]}, "now": 1_767_323_045_000_000}
+    )
+    outcome = evaluate(given, CONDITION_STEPS_MAX)
+    if expected is None:
+        assert (outcome, asked) == (unusual, [(given, CONDITION_STEPS_MAX)])
+    else:
+        assert (outcome.value, asked) == (expected, [])

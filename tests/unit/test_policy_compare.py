@@ -34,6 +34,14 @@ SPELLED = {
 }
 
 
+def test_what_each_change_is_called_stays() -> None:
+    """Whoever reads `--json` goes by it; the two that matter most come first."""
+    assert [kind.value for kind in Shift] == [
+        *("deny-to-allow", "allow-to-deny", "approval-to-allow", "allow-to-approval"),
+        *("deny-to-approval", "approval-to-deny", "other-approval"),
+    ]
+
+
 @pytest.mark.parametrize(("before", "after"), list(product(Effect, Effect)))
 def test_every_change_of_effect_has_its_name(before, after):
     comparison = Comparison(one(after))

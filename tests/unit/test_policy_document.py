@@ -12,7 +12,7 @@ from governance.policy import cel
 from governance.policy.document import load_policies
 from governance.policy.model import Demands, Effect, Seat, Tier
 from governance.policy.rules import Glob, Mode, refuse_rollback
-from governance.policy.yaml_source import POLICY_BYTES_MAX, PolicyError
+from governance.policy.yaml_source import POLICY_BYTES_MAX, PolicyError, read_yaml
 
 POLICIES = Path(__file__).parents[2] / "policies"
 SCHEMA = json.loads((POLICIES / "policy.schema.json").read_text())
@@ -606,6 +606,14 @@ def test_the_last_that_a_limit_lets_pass(text: str) -> None:
 @pytest.mark.parametrize("text", BEYOND.values(), ids=BEYOND)
 def test_the_first_that_it_does_not(text: str) -> None:
     refusal(text)
+
+
+def test_what_is_plain_in_the_file_has_the_value_that_it_spells() -> None:
+    text = "[true, false, null, ~, '', 0, -7, 1.5, -0.25e2, 'null', abc, 1a]"
+    assert read_yaml(text, "p").plain() == [
+        *(True, False, None, None, "", 0, -7, 1.5, -25.0, "null", "abc", "1a")
+    ]
+    assert read_yaml("a:\nb: null\n", "p").plain() == {"a": None, "b": None}
 
 
 def test_lists_nest_up_to_the_limit() -> None:

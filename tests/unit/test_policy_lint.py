@@ -1,5 +1,6 @@
 """A rule that can never do what its author meant is told before it decides anything, with its place."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ NEVER = {
     "args.lines.all(l, l.sku > 5)": "`>` compares text with int; write `'5'` if a text is meant",
     # words that a value never is
     "tool.risk_tier == 'High'": "`tool.risk_tier` is never `High`; did you mean `high`?",
+    "'High' == tool.risk_tier": "`tool.risk_tier` is never `High`; did you mean `high`?",
     "tool.declared_tier in ['', 'severe']": "`tool.declared_tier` is never `severe`; use one of critical, high, low, medium",
     "tool.verb == 'financial'": "`tool.verb` is never `financial` with the tools at hand; did you mean `FINANCIAL`?",
     "args.currency != 'eur'": "`args.currency` is never `eur`; did you mean `EUR`?",
@@ -141,6 +143,8 @@ NEVER = {
     "duration(args.amount_cents) > duration('1h')": "`duration` takes no int; it takes text or duration",
     "string(args.tags) == ''": "`string` takes no list; it takes bool or int or uint or double or text or bytes or timestamp or duration",
     "int(args.tags) > 5": "`int` takes no list; it takes bool or int or uint or double or text or timestamp",
+    "uint(args.tags) > 5u": "`uint` takes no list; it takes int or uint or double or text",
+    "double(args.tags) > 5.0": "`double` takes no list; it takes int or uint or double or text",
     "bool(args.amount_cents)": "`bool` takes no int; it takes bool or text",
     "args.tags['a'] == 'b'": "`args.tags` (list) has no element the text `a`; ",
     "args.tags['0'] == 'b'": "`args.tags` (list) has no element the text `0`; write `0` without quotes",
@@ -223,6 +227,7 @@ def test_what_comes_out_and_likely_not_as_meant_is_a_warning(when: str) -> None:
         "args.exists(name, name in ['path', 'file'] && args[name].contains('ledger'))",
         "now - timestamp('2020-01-01T00:00:00Z') > duration('1h') && now.getHours('UTC') < 18",
         "args.order.matches('(?i)^10+$')",
+        r"args.order.matches('\\A10+\\z')",
         "tool.scopes.exists(s, s == 'pay') && tool.verb in ['FINANCIAL']",
         "has(env.labels.team) && env.labels.team == 'x'",
         "size(args.order) > 3 && args.order.lowerAscii() + 'x' != 'ax'",
@@ -270,10 +275,19 @@ def test_arguments_are_those_of_the_tools_that_a_rule_is_about() -> None:
     assert told("args.amount_cents > 5", match="{}") == [f"warning: {missing}"]
     assert told("tool.name == 'refund' && args.amount_cents > 5", match="{}") == []
     assert told("tool.name in ['refund'] && args.amount_cents > 5", match="{}") == []
+    for names_none in ("tool.name in ['refund', args.order]", "args.order in ['refund']"):
+        assert told(f"{names_none} && args.amount_cents > 5", match="{}") == [f"warning: {missing}"]
     assert told("args.amount_cents > 5", match="{scopes: [pay]}") == []
     assert told("args.amount_cents > 5", match="{agents: ['agent:x'], tiers: [critical]}") == []
     absent = "no tool that the rule is about has `args.amount_cents`; use one of order"
     assert told("args.amount_cents > 5", match="{verbs: [READ]}") == [f"error: {absent}"]
+
+
+def test_a_long_word_is_cut_in_a_message() -> None:
+    (line,) = told(f"args.amount_cents == '{'x' * 81}'")
+    assert f"with the text `{'x' * 80}…`; " in line
+    (line,) = told(f"args.amount_cents == '{'x' * 80}'")
+    assert f"with the text `{'x' * 80}`; " in line
 
 
 def test_a_schema_that_admits_no_value_is_named_so() -> None:
@@ -304,6 +318,24 @@ def test_what_a_call_comes_to_is_known(method: str, kind: str) -> None:
     given = GIVEN.get(method, "'a'")
     (line,) = told(f"args.order.{method}({given}) == null")
     assert line.startswith(f"error: `==` compares {kind} with null")
+
+
+@pytest.mark.parametrize("method", [name for names in CALLS.values() for name in names.split()])
+def test_what_takes_a_text_takes_no_number(method: str) -> None:
+    kinds = "text or bytes or list or map" if method == "size" else "text"
+    given = GIVEN.get(method, "'a'")
+    lines = told(f"args.amount_cents.{method}({given}) == null")
+    assert f"error: `{method}` takes no int; it takes {kinds}" in lines
+
+
+@pytest.mark.parametrize(
+    "part", ["FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear"]
+)
+def test_parts_of_dates_are_of_moments_alone(part: str) -> None:
+    assert told(f"now.get{part}() > 1") == []
+    for other, kind in (("args.order", "text"), ("(now - now)", "duration")):
+        (line,) = told(f"{other}.get{part}() == 1")
+        assert line == f"error: `get{part}` takes no {kind}; it takes timestamp"
 
 
 @pytest.mark.parametrize("part", ["Hours", "Minutes", "Seconds", "Milliseconds"])
@@ -468,6 +500,7 @@ def test_a_rule_that_a_stronger_one_always_beats_is_told(
         (DENY_REFUNDS, "{id: r, effect: allow, match: {tools: [refund]}}"),
         (DENY_REFUNDS, "{id: r, effect: allow, match: {tools: ['re*'], verbs: [DELETE]}}"),
         (DENY_REFUNDS, "{id: r, effect: allow, match: {verbs: [DELETE]}}"),
+        ("{id: d, effect: deny, match: {tools: [pay]}}", "{id: r, effect: allow, match: {tools: ['pay*']}}"),
         (DENY_REFUNDS, "{id: r, effect: allow, match: {tools: [refund, pay], verbs: [DELETE]}}"),
         ("{id: d, effect: deny, match: {environments: [prod]}}", "{id: r, effect: allow}"),
         ("{id: d, effect: deny, match: {scopes: [a]}}", "{id: r, effect: allow, match: {scopes: [a, b]}}"),
@@ -578,6 +611,15 @@ def test_a_condition_that_cannot_be_checked_is_told_and_not_refused() -> None:
     (lint,) = check(policies, TOOLS)
     assert (lint.severity, lint.code) == (Severity.WARNING, Code.UNCHECKED)
     assert lint.message == "not a CEL expression"
+    assert (lint.line, lint.column) == (4, text.splitlines()[3].index("what") + 1)
+
+
+def test_a_rule_that_stands_in_no_file_is_told_of_at_the_first_character() -> None:
+    """Such rules are made by code that builds a set of its own."""
+    policies = read_policies({"p": MISSPELT.replace("r,", "r, match: {tools: [refnud]},")})
+    bare = [replace(rule, id=None, when=None) for rule in policies.rules]
+    (lint,) = check(replace(policies, rules=tuple(bare)), TOOLS)
+    assert (lint.code, lint.file, lint.line, lint.column) == (Code.NO_TOOL, "", 1, 1)
 
 
 # --- comments ---------------------------------------------------------------------------------------
@@ -626,6 +668,7 @@ def test_a_comment_that_swallows_the_next_line_is_an_error(
         load_policies({"p": text})
         return
     assert found[0].severity is Severity.ERROR
+    assert found[0].message == "the comment goes on over the next lines: YAML makes them one line"
     with pytest.raises(PolicyError, match="the comment goes on over the next lines") as caught:
         load_policies({"p": text})
     assert caught.value.line == place[0]
@@ -742,6 +785,7 @@ def test_the_shipped_policies_hold_no_error(file: Path, tmp_path: Path) -> None:
         ({"enum": ["x", 1, None, True]}, {Kind.TEXT, Kind.INT, Kind.DOUBLE, Kind.NULL, Kind.BOOL}),
         ({"enum": [[], {}]}, {Kind.LIST, Kind.MAP}),
         ({"oneOf": [{"type": "boolean"}, {"type": "array"}]}, {Kind.BOOL, Kind.LIST}),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {Kind.TEXT, Kind.NULL}),
         ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, {Kind.TEXT}),
     ],
 )
@@ -766,6 +810,18 @@ def test_a_schema_says_what_a_value_may_be(schema: dict[str, Any], expected: set
 )
 def test_what_a_schema_leaves_open_may_be_anything(schema: object) -> None:
     assert schema_type(schema).kinds == set(Kind)
+
+
+PUBLISHED = """
+unknown-field type never-equal not-boolean no-tool unreachable may-be-missing error-allows unanchored
+from-arguments order-of-tiers redundant swallowed unchecked
+"""
+
+
+def test_the_code_of_each_check_stays() -> None:
+    """Whoever reads `--json` goes by it."""
+    assert {code.value for code in Code} == set(PUBLISHED.split())
+    assert {code.name.lower().replace("_", "-") for code in Code} == set(PUBLISHED.split())
 
 
 CODES = {

@@ -109,6 +109,7 @@ def test_an_approval_by_nobody_is_none() -> None:
     )
     assert default_demands(2) == Demands((Seat("approver", 2),), 86_400, 3600)
     assert default_demands() == Demands((Seat("approver", 1),), 86_400, 3600)
+    assert Demands((Seat("approver", 1),), 1, 1).reauthenticate is False
 
 
 def test_a_profile_is_recorded_as_far_as_it_was_declared() -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -9,6 +10,7 @@ from governance.policy.cel import CONDITION_STEPS_MAX, CelFailure, FailureKind, 
 from governance.policy.patterns import (
     PATTERN_CHARS_MAX,
     NoPattern,
+    Pattern,
     compile_steps,
     computed,
     search_steps,
@@ -98,6 +100,24 @@ def test_what_a_rule_says_may_be_larger_than_what_an_argument_says() -> None:
         with pytest.raises(NoPattern):
             computed(pattern)
     assert computed("a" * PATTERN_CHARS_MAX).search(b"a" * PATTERN_CHARS_MAX) is not None
+
+
+@pytest.mark.parametrize(
+    ("compiled", "char", "fits", "too_many"),
+    [(computed, "a", 10_850, 10_862), (written, ".", 58_220, 58_270)],
+)
+def test_what_fits_128_kib_of_an_argument_and_8_mib_of_a_rule(
+    compiled: Callable[[str], Pattern], char: str, fits: int, too_many: int
+) -> None:
+    """The edge, but for the few bytes by which one build of RE2 differs from another."""
+
+    def repeated(count: int) -> str:
+        whole, rest = divmod(count, 1000)  # RE2 repeats no more often than that
+        return "".join(f"{char}{{1000}}{'xy'[n % 2]}" for n in range(whole)) + f"{char}{{{rest}}}"
+
+    assert compiled(repeated(fits)).search(b"q") is None
+    with pytest.raises(NoPattern):
+        compiled(repeated(too_many))
 
 
 def test_what_is_slow_to_compile_is_paid_for_before() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from governance.ids import Digest
 from governance.policy.model import VERB_TIERS, RiskProfile, Tier
-from governance.policy.risk import effective_tier, tool_input
+from governance.policy.risk import Source, effective_tier, tool_input
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,11 @@ def test_what_each_verb_says_stays() -> None:
     assert {verb: tier for tier, verbs in VERBS.items() for verb in verbs.split()} == VERB_TIERS
     assert [tier.value for tier in Tier] == list(VERBS)
     assert [tier.rank for tier in Tier] == [0, 1, 2, 3]
+
+
+def test_what_each_source_of_danger_is_called_stays() -> None:
+    """It stands in entries."""
+    assert [source.value for source in Source] == [
+        *("declared", "verb", "unknown-verb", "unprofiled", "side-effect-only"),
+        *("no-side-effect", "input"),
+    ]

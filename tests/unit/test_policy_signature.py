@@ -234,6 +234,35 @@ def test_no_signature_of_the_log_is_one_of_policies_and_none_the_other_way():
         Signed.parse(format_checkpoint(head))
 
 
+def test_what_is_signed_and_cannot_be_read_is_refused_in_words():
+    for text, message in {
+        "desk 3 " + "0" * 64 + "\n": "what is signed is no policy set",
+        f"{ORIGIN}\ndesk 03 {'0' * 64}\n": "what is signed is no policy set",
+        f"{ORIGIN}\nstop 1 {'0' * 64}\ndesk 3 {'0' * 64}\n": "what is signed is a policy set in another spelling",
+    }.items():
+        with pytest.raises(InvalidInputError) as caught:
+            Signed.parse(text)
+        assert caught.value.message == message
+
+
+def test_each_refusal_of_other_policies_says_how_to_sign_them():
+    signed = Signed.of(load_policies({"a": DESK, "b": STOP}))
+    here = {"a": DESK, "b": STOP}
+    signed.refuse_other_texts(here)
+    signed.refuse_other_versions({"desk": 3, "stop": 1})
+    for refuse, given_here, message in (
+        (signed.refuse_other_texts, {**here, "c": WIDE}, "`c` is not what was signed"),
+        (signed.refuse_other_texts, {"a": DESK}, "policy `stop` was signed and is not here"),
+        (signed.refuse_other_texts, {**here, "c": STOP}, "a text that was signed once is here twice"),
+        (signed.refuse_other_versions, {"desk": 3}, "policy `stop` is here in no version, and was signed in version 1"),
+        (signed.refuse_other_versions, {"desk": 3, "stop": 1, "wide": 1}, "policy `wide` is here in version 1, and was signed in no version"),
+    ):  # fmt: skip
+        with pytest.raises(RefusedError) as caught:
+            refuse(given_here)
+        assert caught.value.message == message
+        assert caught.value.hint == "sign the policies again with `governance policy sign`"
+
+
 NAMES = st.text("aZ09_.-", min_size=1, max_size=9).filter(lambda name: name[0].isalnum())
 TEXTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 SETS = st.dictionaries(NAMES, st.tuples(st.integers(1, 2**31 - 1), TEXTS), max_size=4)

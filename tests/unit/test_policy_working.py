@@ -96,6 +96,10 @@ def test_a_long_clause_is_cut():
     assert of(ruled(exact), inputs(args={"text": "y"}))["clauses"]["p/r000"] == [[exact, False]]
 
 
+def test_what_fits_an_entry_stays() -> None:
+    assert (CLAUSES_MAX, CLAUSE_CHARS_MAX) == (200, 200)
+
+
 def test_of_more_clauses_than_fit_the_first_are_told():
     asks = [f"args.n == {n}" for n in range(CLAUSES_MAX + 1)]
     full = of(ruled(*asks[:-1]), inputs(args={"n": -1}))
