@@ -27,8 +27,10 @@ __all__ = [
     "add",
     "authenticate",
     "deactivate",
+    "holder",
     "rotate_token",
     "set_roles",
+    "token_digest",
 ]
 
 NAME_CHARS_MAX: Final = 64
@@ -62,7 +64,7 @@ def add(
 
     def work(tx: Transaction) -> Person:
         _check_free(tx.people, person)
-        tx.people.put(person, _token_digest(token))
+        tx.people.put(person, token_digest(token))
         return person
 
     return store.write(work), token
@@ -70,9 +72,15 @@ def add(
 
 def authenticate(store: Store, token: str) -> Person | None:
     """Find whose token this is; None for nobody's, or somebody no longer active."""
-    if not _TOKEN.fullmatch(token):
-        return None
-    person = store.read(lambda reader: reader.people.by_token(_token_digest(token)))
+    return holder(store, token_digest(token)) if _TOKEN.fullmatch(token) else None
+
+
+def holder(store: Store, token: Digest) -> Person | None:
+    """Find who holds the token with this digest, with the rights they have now.
+
+    None for nobody, or somebody no longer active.
+    """
+    person = store.read(lambda reader: reader.people.by_token(token))
     return person if person is not None and person.active else None
 
 
@@ -92,7 +100,7 @@ def rotate_token(store: Store, draw: Callable[[int], bytes], subject: SubjectId)
     token = _token(draw)
 
     def work(tx: Transaction) -> str:
-        tx.people.put(_known(tx.people, subject), _token_digest(token))
+        tx.people.put(_known(tx.people, subject), token_digest(token))
         return token
 
     return store.write(work)
@@ -164,5 +172,6 @@ def _token(draw: Callable[[int], bytes]) -> str:
     return "gov_" + base64.b32encode(drawn).decode().rstrip("=").lower()
 
 
-def _token_digest(token: str) -> Digest:
+def token_digest(token: str) -> Digest:
+    """What is kept of a token."""
     return digest("governance/token/v1", token)

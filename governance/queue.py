@@ -7,7 +7,6 @@ What is not here: how long a voter had the card before them. The server hands ou
 recording it, so a vote faster than a person can read cannot be told from here.
 """
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,6 @@ from governance.approval.model import (
     State,
     Verdict,
     Vote,
-    Withdrawal,
     read_verdict,
 )
 from governance.approval.quorum import filled
@@ -48,7 +46,6 @@ __all__ = [
     "granted",
     "pending",
     "vote",
-    "withdraw",
 ]
 
 NOTE_CHARS_MAX: Final = 4_000
@@ -56,8 +53,6 @@ QUEUE: Final = SubjectId("system:queue")
 """Who records that a clock has run out."""
 NOBODY: Final = SubjectId("user:unknown")
 """Who is recorded for an answer by a subject the queue does not know: their text is not ours to keep."""
-
-_REASON: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,32 +181,6 @@ def expire(store: Store, clock: Clock) -> int:
             body: dict[str, JSON] = {"request": approval.request, "clock": event.deadline.value}
             tx.append(Draft(Kind.APPROVAL_EXPIRED, QUEUE, body, run=approval.run), moment)
         return len(found)
-
-    return store.write(work)
-
-
-def withdraw(
-    store: Store, clock: Clock, request: RequestId, by: SubjectId, reason: str
-) -> Approval:
-    """Take back a request whose answer nobody needs any more. `reason` is a code: `run-cancelled`.
-
-    The caller has made sure that `by` may: nobody is looked up here, since agents and the system do this.
-    Raises ConflictError when it was already rejected, used or withdrawn, AnswerRefusedError when
-    recorded as expired.
-    """
-    if not _REASON.fullmatch(reason):
-        raise InvalidInputError(
-            f"malformed reason: `{reason[:80]}`", hint="use 1 to 64 of `a-z`, `0-9` and `-`"
-        )
-    now = clock()
-
-    def work(tx: Transaction) -> Approval:
-        moment = _moment(tx, now)
-        run = _run_of(tx, request)
-        new = step(fold_approval(tx.about(run, request)), Withdrawal(reason), moment)
-        body: dict[str, JSON] = {"request": request, "reason": reason}
-        tx.append(Draft(Kind.APPROVAL_WITHDRAWN, by, body, run=run), moment)
-        return new
 
     return store.write(work)
 

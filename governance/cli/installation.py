@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from governance.cli.console import facts, plain, say, show_json, table, talk
 from governance.cli.options import AsJson, HomeDir
 from governance.errors import InvalidInputError
-from governance.ports import Person
+from governance.ports import Person, Store
 
 __all__ = ["add_to"]
 
@@ -31,6 +31,8 @@ Succeeds = Annotated[
 Roles = Annotated[
     list[str], typer.Option("--role", metavar="ROLE", help="A role they hold; may be repeated.")
 ]
+
+_LOST: Final = "hand it over, and do not keep it:"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -82,8 +84,40 @@ def add(name: Name, *, role: Roles, home: HomeDir = None, json: AsJson = False) 
     if json:
         return show_json({**_person(person), "token": token})
     talk(f"{plain(person.name)} is `{person.subject}`: {', '.join(sorted(person.roles))}")
-    talk("their token, shown this once; hand it over, and do not keep it:")
+    talk(f"their token, shown this once; {_LOST}")
     say(token)
+    return None
+
+
+@users.command()
+def roles(name: Name, *, role: Roles, home: HomeDir = None, json: AsJson = False) -> None:
+    """Replace somebody's roles. What waits for them, and what they approved, is judged by the new ones."""
+    from governance.assemble import Governance
+    from governance.people import set_roles
+
+    with Governance.without_rules(home) as governance:
+        person = set_roles(governance.store, _named(governance.store, name).subject, role)
+    if json:
+        return show_json(_person(person))
+    say(f"{plain(person.name)} is now: {', '.join(sorted(person.roles))}")
+    return None
+
+
+@users.command()
+def token(name: Name, *, home: HomeDir = None, json: AsJson = False) -> None:
+    """Give somebody a new token. The old one is void at once, and whoever is signed in with it is out."""
+    import secrets
+
+    from governance.assemble import Governance
+    from governance.people import rotate_token
+
+    with Governance.without_rules(home) as governance:
+        person = _named(governance.store, name)
+        fresh = rotate_token(governance.store, secrets.token_bytes, person.subject)
+    if json:
+        return show_json({**_person(person), "token": fresh})
+    talk(f"new token of {plain(person.name)}, shown this once; {_LOST}")
+    say(fresh)
     return None
 
 
@@ -116,12 +150,7 @@ def remove(name: Name, *, home: HomeDir = None) -> None:
     from governance.people import deactivate
 
     with Governance.without_rules(home) as governance:
-        person = governance.store.read(lambda reader: reader.people.by_name(name))
-        if person is None:
-            raise InvalidInputError(
-                f"nobody is called `{name[:80]}`", hint="list them with `governance users list`"
-            )
-        deactivate(governance.store, person.subject)
+        person = deactivate(governance.store, _named(governance.store, name).subject)
     say(f"{plain(person.name)} may no longer answer")
 
 
@@ -132,6 +161,15 @@ def _read_note(path: Path) -> str:
         raise InvalidInputError(
             f"checkpoint `{path}` cannot be read", hint="name the file that was kept outside"
         ) from exc
+
+
+def _named(store: Store, name: str) -> Person:
+    person = store.read(lambda reader: reader.people.by_name(name))
+    if person is None:
+        raise InvalidInputError(
+            f"nobody is called `{name[:80]}`", hint="list them with `governance users list`"
+        )
+    return person
 
 
 def _everybody(home: Path | None) -> Sequence[Person]:

@@ -47,7 +47,7 @@ from governance.policy.suite_matrix import Combination, combinations, expectatio
 from governance.policy.suite_scene import PARTS, Scene, Stage, laid_over, read_profile, read_tier
 from governance.policy.yaml_source import Node, need, read_yaml
 
-__all__ = ["Case", "CaseResult", "Suite", "SuiteReport", "read_suite", "run_cases", "run_suite"]
+__all__ = ["Case", "CaseResult", "Suite", "SuiteReport", "read_suite", "run_cases"]
 
 CASES_MAX: Final = 1000
 """Written in one file."""
@@ -114,11 +114,6 @@ def read_suite(text: str, *, file: str = "tests") -> Suite:
         raise cases.wrong(f"{len(nodes)} cases exceed {CASES_MAX}", "split the file")
     read = (case for node in nodes for case in _cases(stage, fixtures, node))
     return Suite(stage.tools, tuple(read))
-
-
-def run_suite(policies: PolicySet, suite_text: str, *, file: str = "tests") -> SuiteReport:
-    """Run every case of a suite. Raises PolicyError when the suite itself cannot be read."""
-    return run_cases(policies, read_suite(suite_text, file=file))
 
 
 def run_cases(policies: PolicySet, suite: Suite) -> SuiteReport:

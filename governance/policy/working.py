@@ -33,16 +33,19 @@ def working(
 ) -> dict[str, JSON] | None:
     """Tell what `decision`, which `policies` made of `inputs`, rests on. None where no rule was asked.
 
-    `{"tier": [[source, tier]…], "clauses": {rule: [[text, true | false | kind]…]}, "more"?: true}`: the
-    signals of danger, the highest first; and of every rule whose effect was weighed the parts of its
-    condition that can come out either way, true, false or the kind of failure.
+    `{"engine": …, "tier": [[source, tier]…], "clauses": {rule: [[text, value]…]}, "more"?: true}`: what
+    made it; the signals of danger, the highest first; and of every rule whose effect was weighed the
+    parts of its condition that can come out either way: true, false or the kind of failure.
     """
     facts = read_facts(inputs)
     candidates = None if facts is None else policies.about(facts)
     if candidates is None or "input-rejected" in decision.reasons:
         return None
     tool = cast("Mapping[str, Any]", inputs["tool"])
-    told: dict[str, JSON] = {"tier": [[source.value, tier.value] for source, tier in signals(tool)]}
+    told: dict[str, JSON] = {
+        "engine": policies.engine,
+        "tier": [[source.value, tier.value] for source, tier in signals(tool)],
+    }
     clauses: dict[str, list[JSON]] = {}
     activation, left = policies.evaluator.bind(inputs), DECISION_STEPS_MAX
     asked = _asked(policies.evaluator, _weighed(candidates, decision))

@@ -16,10 +16,10 @@ from governance.approval.model import Verdict
 from governance.canonical import parse_json
 from governance.errors import InvalidInputError, RefusedError
 from governance.ids import Micros, RequestId, SubjectId, parse_digest, parse_request_id
-from governance.people import authenticate
+from governance.people import authenticate, holder
 from governance.ports import Clock, Person, Signer, Store
 from governance.queue import Ballot
-from governance.web.sessions import LOGIN_WINDOW_S, Attempts, Sessions
+from governance.web.sessions import LOGIN_WINDOW_S, Attempts, Session, Sessions
 from governance.web.views import UnknownRequestError
 
 __all__ = [
@@ -97,10 +97,9 @@ class Desk:
             )
         return person
 
-    def person(self, subject: SubjectId) -> Person | None:
-        """Look somebody up with the rights they have now; None once they are inactive."""
-        found = self.store.read(lambda reader: reader.people.by_subject(subject))
-        return found if found is not None and found.active else None
+    def person(self, session: Session) -> Person | None:
+        """Look up who is signed in, with the rights they have now; None once they or their token are void."""
+        return holder(self.store, session.token)
 
 
 def _desk(request: Request) -> Desk:

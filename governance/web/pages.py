@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from governance.approval.model import State, Verdict
 from governance.errors import ConflictError, GovernanceError, InvalidInputError, RefusedError
 from governance.ids import Micros, RequestId
+from governance.people import token_digest
 from governance.ports import Person
 from governance.queue import NOTE_CHARS_MAX, Ballot, vote
 from governance.web.desk import (
@@ -53,7 +54,7 @@ def _signed_in(request: Request, desk: DeskDep) -> SignIn:
     now = desk.clock()
     id = _cookie(request)
     session = desk.sessions.find(id, now)
-    person = desk.person(session.subject) if session is not None else None
+    person = desk.person(session) if session is not None else None
     if person is None:
         desk.sessions.end(id)
         raise SignInNeededError(
@@ -80,13 +81,14 @@ def login(request: Request, desk: DeskDep, fields: FormDep) -> Response:
     _check_forgery(desk, before, fields)
     next = str(fields.get("next", "/"))
     address = request.client.host if request.client else ""
+    token = str(fields.get("token", "")).strip()
     try:
-        person = desk.sign_in(str(fields.get("token", "")).strip(), address, now)
+        desk.sign_in(token, address, now)
     except RefusedError as exc:
         return _login_page(request, desk, before, next, exc)
     desk.sessions.end(before)
     answer = RedirectResponse(_safe_next(next), _SEE_OTHER)
-    _set_cookie(request, answer, desk.sessions.open(person.subject, now))
+    _set_cookie(request, answer, desk.sessions.open(token_digest(token), now))
     return answer
 
 

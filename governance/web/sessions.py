@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
 
-from governance.ids import Micros, SubjectId
+from governance.ids import Digest, Micros
 
 __all__ = [
     "ABSOLUTE_LIMIT_S",
@@ -40,9 +40,12 @@ _FORGERY_LABEL: Final = b"governance/forgery/v1\0"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One sign-in of one person. Their rights are looked up at each request, never kept here."""
+    """One sign-in with one token, known by its digest.
 
-    subject: SubjectId
+    Whose it is, and with which rights, is looked up at each request: a replaced token is nobody's.
+    """
+
+    token: Digest
     opened: Micros
     seen: Micros
 
@@ -67,15 +70,15 @@ class Sessions:
         """Draw an id. It signs nobody in until `open` has stored it."""
         return self.draw(SESSION_ID_BYTES).hex()
 
-    def open(self, subject: SubjectId, now: Micros) -> str:
-        """Sign `subject` in under a new id, never one that the browser sent: that ends fixation."""
+    def open(self, token: Digest, now: Micros) -> str:
+        """Sign in who holds `token`, under a new id, never one that the browser sent: that ends fixation."""
         fresh = self.new_id()
         with self._lock:
             for key in [key for key, old in self._open.items() if not old.alive(now)]:
                 del self._open[key]
             while len(self._open) >= SESSIONS_MAX:
                 del self._open[next(iter(self._open))]
-            self._open[_name(fresh)] = Session(subject, now, now)
+            self._open[_name(fresh)] = Session(token, now, now)
         return fresh
 
     def find(self, id: str, now: Micros) -> Session | None:

@@ -119,6 +119,23 @@ def test_a_removed_person_no_longer_votes(cli, request_id, token):
     assert cli("approvals", "approve", request_id, "--as", "Ann", stdin=token).status == 3
 
 
+def test_a_right_that_was_taken_no_longer_votes(cli, request_id, token):
+    changed = cli("users", "roles", "Ann", "--role", "sales", "--role", "support")
+    assert (changed.status, changed.out.strip()) == (0, "Ann is now: sales, support")
+    assert cli("approvals", "approve", request_id, "--as", "Ann", stdin=token).status == 3
+    given = cli("users", "roles", "Ann", "--role", "finance", "--json").json
+    assert (given["name"], given["roles"]) == ("Ann", ["finance"])
+    assert cli("approvals", "approve", request_id, "--as", "Ann", stdin=token).status == 0
+
+
+def test_a_lost_token_is_replaced_and_void(cli, request_id, token):
+    fresh = cli("users", "token", "Ann").out.strip()
+    assert fresh.startswith("gov_")
+    assert cli("approvals", "approve", request_id, "--as", "Ann", stdin=token).status == 3
+    assert cli("approvals", "approve", request_id, "--as", "Ann", stdin=fresh).status == 0
+    assert cli("users", "token", "Ann", "--json").json["token"] not in (token, fresh)
+
+
 def test_a_second_answer_comes_too_late(cli, request_id, token):
     cli("approvals", "approve", request_id, "--as", "Ann", stdin=token)
     done = cli("approvals", "reject", request_id, "--as", "Ann", "--reason", "no", stdin=token)

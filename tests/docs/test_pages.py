@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from governance.cli.entry import app
 from governance.policy.document import load_policies
-from governance.policy.suite import run_suite
+from governance.policy.suite import read_suite, run_cases
 
 LINK = re.compile(r"(?<!\!)\[[^\]]+\]\(([^)\s]+)\)")
 ROOMS = ("governance", "agent", "audit_viewer", "policies", "tests", "docs", ".ci")
@@ -52,7 +52,7 @@ def test_policies_in_a_page_load_and_pass_the_cases_beside_them(page):
             newest = load_policies({f"{page.name}-{number}.yaml": text})
         elif re.match(r"tools:", text):
             assert newest is not None, "cases stand before their policy"
-            report = run_suite(newest, text)
+            report = run_cases(newest, read_suite(text))
             assert [case for case in report.cases if not case.passed] == []
 
 

@@ -8,7 +8,7 @@ from governance.policy.document import load_policies
 from governance.policy.lint import ToolShape, check
 from governance.policy.model import RiskProfile, Tier
 from governance.policy.rules import PolicySet
-from governance.policy.suite import read_suite, run_suite
+from governance.policy.suite import read_suite, run_cases
 from governance.policy.yaml_source import PolicyError
 
 POLICIES = Path(__file__).parents[2] / "policies"
@@ -20,7 +20,7 @@ def test_shipped_policies_do_what_their_tests_say(path: Path) -> None:
     text = path.read_text()
     policies = load_policies({path.name: text})
     tests = path.with_suffix(".test.yaml")
-    report = run_suite(policies, tests.read_text(), file=tests.name)
+    report = run_cases(policies, read_suite(tests.read_text(), file=tests.name))
     assert [case for case in report.cases if not case.passed] == []
     assert report.passed
     named = {rule for case in report.cases for rule in case.expected.get("rules", [])}  # type: ignore[union-attr] # a list
@@ -81,7 +81,7 @@ def case(given: str) -> str:
     ],
 )
 def test_a_case_sets_the_scene(policies: PolicySet, given: str) -> None:
-    assert run_suite(policies, case(given)).passed
+    assert run_cases(policies, read_suite(case(given))).passed
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_case_sets_the_scene(policies: PolicySet, given: str) -> None:
 def test_a_failing_case_says_what_it_saw(
     policies: PolicySet, expect: str, field: str, got: object
 ) -> None:
-    report = run_suite(policies, case(f"expect: {expect}"))
+    report = run_cases(policies, read_suite(case(f"expect: {expect}")))
     assert not report.passed
     first, mine = report.cases
     assert first.passed
@@ -181,7 +181,7 @@ def test_a_suite_that_cannot_be_read_says_where(
     policies: PolicySet, text: str, line: int, message: str, hint: str
 ) -> None:
     with pytest.raises(PolicyError) as caught:
-        run_suite(policies, text, file="p.test.yaml")
+        run_cases(policies, read_suite(text, file="p.test.yaml"))
     assert caught.value.message == f"p.test.yaml:{line}: {message}"
     assert caught.value.hint == hint
 
@@ -323,4 +323,4 @@ def test_demands_are_compared_in_the_fields_that_are_given(demands: str, passes:
         }
     )
     text = SUITE.replace("{effect: allow}", f"{{effect: require_approval, demands: {demands}}}")
-    assert run_suite(policies, text).passed is passes
+    assert run_cases(policies, read_suite(text)).passed is passes

@@ -3,7 +3,7 @@
 import pytest
 
 from governance.policy.document import load_policies
-from governance.policy.suite import read_suite, run_suite
+from governance.policy.suite import read_suite, run_cases
 from governance.policy.yaml_source import PolicyError
 
 POLICY = """
@@ -35,7 +35,7 @@ def cases(case: str):
 
 
 def results(case: str):
-    return run_suite(load_policies({"p": POLICY}), suite(case)).cases
+    return run_cases(load_policies({"p": POLICY}), read_suite(suite(case))).cases
 
 
 def test_a_matrix_is_every_combination_the_last_value_first():

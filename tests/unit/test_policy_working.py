@@ -54,6 +54,7 @@ def ruled(*conditions: str, effect="allow"):
 
 def test_every_rule_that_was_weighed_has_its_clauses_and_the_tier_its_sources(policies):
     assert of(policies, inputs(args={"cents": 900})) == {
+        "engine": policies.engine,
         "tier": [["verb", "critical"], ["declared", "high"]],
         "clauses": {
             "desk/night": [["now.getHours() >= 22", False], ["now.getHours() < 6", False]],
@@ -80,7 +81,8 @@ def test_a_clause_that_cannot_be_evaluated_says_how(policies):
 
 
 def test_a_rule_without_a_condition_has_no_clauses(policies):
-    assert of(policies, inputs("look_up")) == {"tier": [["verb", "low"]], "clauses": {}}
+    told = of(policies, inputs("look_up"))
+    assert (told["tier"], told["clauses"]) == ([["verb", "low"]], {})
 
 
 @pytest.mark.parametrize("bad", [{}, {"tool": 7}, inputs(args={"x": "\0"}), inputs(args=[])])

@@ -50,7 +50,6 @@ from governance.queue import (
     granted,
     pending,
     vote,
-    withdraw,
 )
 from governance.store.memory import MemoryStore
 
@@ -498,21 +497,6 @@ def test_one_yes_starts_one_call(world: World) -> None:
     assert other.subject != yes.subject  # the same tool and arguments in another run
     with pytest.raises(RefusedError, match="another call"):
         step(yes, Use(uid, other.subject), now)
-
-
-def test_withdrawing_closes_a_request_for_good(world: World) -> None:
-    request = world.hold()
-    ballot = world.ballot(request, "ada")
-    assert (
-        withdraw(world.store, world.clock, request, AGENT, "run-cancelled").state is State.WITHDRAWN
-    )
-    assert pending(world.store, world.clock()) == ()
-    with pytest.raises(ConflictError, match="was withdrawn"):
-        vote(world.store, world.clock, world.key, ballot)
-    with pytest.raises(ConflictError, match="was withdrawn"):
-        withdraw(world.store, world.clock, request, AGENT, "run-cancelled")
-    with pytest.raises(InvalidInputError, match="malformed reason"):
-        withdraw(world.store, world.clock, request, AGENT, "Because I say so")
 
 
 # --- cards ----------------------------------------------------------------------------------------

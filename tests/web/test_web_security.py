@@ -163,6 +163,18 @@ def test_somebody_deactivated_is_out_at_once(office, client) -> None:
     assert client.get("/").status_code == 303
 
 
+def test_who_is_signed_in_with_a_token_that_was_replaced_is_out_at_once(office, client) -> None:
+    from governance import people
+
+    other = office.client()
+    assert client.get("/").status_code == 200
+    person = office.store.read(lambda reader: reader.people.by_name("Fatima Haddad"))
+    fresh = people.rotate_token(office.store, lambda n: b"r" * n, person.subject)
+    assert client.get("/").status_code == 303
+    assert office.sign_in(other, fresh).status_code == 303
+    assert other.get("/").status_code == 200
+
+
 def test_too_many_wrong_tokens_lock_the_address_for_a_while(office, fatima) -> None:
     browser = office.client()
     answers = [office.sign_in(browser, f"gov_{'a' * 52}") for _ in range(LOGIN_FAILURES_MAX)]
