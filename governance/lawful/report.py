@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from governance.ids import RunId
 from governance.ledger.entry import Entry
@@ -124,6 +124,13 @@ class LawfulReport:
         return sum(self.counts.values()) - len(self.findings)
 
 
+class About(NamedTuple):
+    """An entry that a finding is about, where the entry itself is not at hand any more."""
+
+    seq: int
+    run: RunId | None
+
+
 class Collector:
     """Collects findings, bounded: failures first, so that no amount of information hides one."""
 
@@ -137,7 +144,11 @@ class Collector:
         self.skipped = 0
 
     def add(
-        self, fault: Fault, entry: Entry | None, message: str, status: Status = Status.FAILED
+        self,
+        fault: Fault,
+        entry: Entry | About | None,
+        message: str,
+        status: Status = Status.FAILED,
     ) -> None:
         seq, run = (None, None) if entry is None else (entry.seq, entry.run)
         next_step = _NEXT_STEPS.get(fault, _ASK)

@@ -5,9 +5,9 @@ A payload line is canonical JSON, one line, in the order of (seq, name):
     {"content":"{\"amount\":5}","name":"args","salt":"<64 hex>","seq":9}
 
 `content` is the stored canonical JSON as text. An absent payload is a failure unless a *later*
-`payload.erased` entry names it (`ledger.erasure`). Until one comes, absences are remembered, up to a
-bound; a log with more is judged as if no excuse followed. One that the signed manifest lists as withheld is
-neither missing nor erased: it was kept back.
+`payload.erased` entry names it (`ledger.erasure`). Until one comes, absences are remembered, up to a large
+bound (`ledger.absent`); beyond it a log is judged as if no excuse followed. One that the signed manifest
+lists as withheld is neither missing nor erased: it was kept back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 from governance.canonical import PAYLOAD_BYTES_MAX, payload_bytes
 from governance.errors import InvalidInputError
 from governance.ids import parse_digest
+from governance.ledger.absent import Absent
 from governance.ledger.entry import Payload
 from governance.ledger.erasure import erasure_targets
 from governance.ledger.lines import Stream
@@ -27,7 +28,7 @@ __all__ = ["PAYLOAD_LINE_BYTES_MAX", "Payloads", "payload_line", "read_payload_l
 
 PAYLOAD_LINE_BYTES_MAX: Final = 2 * PAYLOAD_BYTES_MAX + 1024 * 1024
 """Quoting at most doubles canonical JSON; the rest of the line is small."""
-ABSENCES_MAX: Final = 100_000
+_LINE_BITS: Final = 40
 _NEVER: Final = 2**64
 
 _FIELDS: Final = ("content", "name", "salt", "seq")
@@ -114,7 +115,9 @@ class Payloads:
         self._next: _Line | None = None
         self.next_seq = 0
         self._advance()
-        self._absent = dict[tuple[int, str], Where]()
+        self._absent = Absent()
+        self._files = list[str]()
+        """Where something was absent: a mark is a place in here, and a line."""
         self._withheld = {name: set(seqs) for name, seqs in withheld.items()}
 
     def match(self, seq: int, commitments: Mapping[str, str], file: str, line: int) -> None:
@@ -136,9 +139,7 @@ class Payloads:
                 self._withheld[name].remove(seq)
                 message = f"payload `{name[:80]}` was withheld from this bundle"
                 self._say(Flaw.PAYLOAD_WITHHELD, Where(file, line, seq), message)
-            elif len(self._absent) < ABSENCES_MAX:
-                self._absent[seq, name] = Where(file, line, seq)
-            else:
+            elif not self._absent.add(seq, name, self._mark(file, line)):
                 self._miss(name, Where(file, line, seq))
 
     def erase(self, seq: int, by: str, body: Mapping[str, Any], since: int) -> None:
@@ -148,23 +149,22 @@ class Payloads:
         not at hand.
         """
         for target, name in erasure_targets(seq, body):
-            absence = self._absent.pop((target, name), None)
-            if absence is None and target < since:
+            mark = self._absent.pop(target, name)
+            if mark is None and target < since:
                 continue
-            if absence is None:
+            if mark is None:
                 message = f"entry {seq} erases payload `{name[:80]}`, which was not absent"
                 self._say(Flaw.PAYLOAD_KEPT, Where(seq=target), message)
             else:
                 message = f"payload `{name[:80]}` was erased by `{by}`, as entry {seq} records"
-                self._say(Flaw.PAYLOAD_ERASED, absence, message)
+                self._say(Flaw.PAYLOAD_ERASED, self._where(target, mark), message)
 
     def finish(self) -> None:
         """Report what no entry claimed and what no erasure excused."""
         while self._next is not None:
             self._unclaimed()
-        for (_, name), where in self._absent.items():
-            self._miss(name, where)
-        self._absent.clear()
+        for seq, name, mark in self._absent.left():
+            self._miss(name, self._where(seq, mark))
         for name, seqs in self._withheld.items():
             for seq in sorted(seqs):
                 message = f"payload `{name[:80]}` is listed as withheld, and is here or never was"
@@ -186,6 +186,14 @@ class Payloads:
     def _advance(self) -> None:
         self._next = next(self._lines, None)
         self.next_seq = _NEVER if self._next is None else self._next.key[0]
+
+    def _mark(self, file: str, line: int) -> int:
+        if not self._files or self._files[-1] != file:
+            self._files.append(file)
+        return len(self._files) - 1 << _LINE_BITS | line
+
+    def _where(self, seq: int, mark: int) -> Where:
+        return Where(self._files[mark >> _LINE_BITS], mark & (1 << _LINE_BITS) - 1, seq)
 
     def _miss(self, name: str, where: Where) -> None:
         message = f"payload `{name[:80]}` is missing, and no later entry records its erasure"

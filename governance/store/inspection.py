@@ -21,6 +21,7 @@ from typing import Final
 
 from governance.errors import InvalidInputError, RefusedError, TamperedError
 from governance.ids import Digest, Origin, RequestId, RunId
+from governance.ledger.absent import Absent
 from governance.ledger.checkpoint import (
     format_verifier_key,
     note_text,
@@ -46,8 +47,6 @@ __all__ = ["SLICE_ENTRIES", "Inspection", "Subject", "inspect"]
 
 SLICE_ENTRIES: Final = 128
 """So many entries are looked at in one go: some milliseconds."""
-ABSENCES_MAX: Final = 100_000
-"""So many absent payloads wait for the entry that excuses them."""
 
 _ENTRIES: Final = """
     SELECT e.seq, e.prev, r.run, e.run, e.rseq, e.uid, e.request, e.raw
@@ -157,7 +156,7 @@ class _Pass:
         self._subject = subject
         self._findings = findings
         self._keyring = keyring
-        self._absent = dict[tuple[int, str], int | None]()
+        self._absent = Absent()
         self._roots = dict[int, Digest]()
         self.refused = ""
         self._boundary = archived_stand(connection)
@@ -260,7 +259,7 @@ class _Pass:
     def _follow_erasure(self, erasure: Entry) -> None:
         """What is absent is excused, and marked as erased where its row lay."""
         for seq, name in erasure_targets(erasure.seq, erasure.body):
-            self._absent.pop((seq, name), None)
+            self._absent.pop(seq, name)
             target = self._entry(seq)
             names = sorted(target.payloads) if target else []
             if name in names:
@@ -268,9 +267,7 @@ class _Pass:
 
     def _miss(self, seq: int, name: str, place: int | None) -> None:
         """Remember what is absent: no row, or one at `place` whose key is gone."""
-        if len(self._absent) < ABSENCES_MAX:
-            self._absent[seq, name] = place
-        else:
+        if not self._absent.add(seq, name, 0 if place is None else place + 1):
             self._say_missing(seq, name)
 
     def _say_missing(self, seq: int, name: str) -> None:
@@ -283,11 +280,8 @@ class _Pass:
         An erasure removes rows and then destroys keys. A row seen before it whose key is gone may have
         been removed by now; the check after this one finds the entry.
         """
-        for (seq, name), place in self._absent.items():
-            removed = (
-                place is not None and not self._connection.execute(_PLACE, (place,)).fetchone()
-            )
-            if not removed:
+        for seq, name, mark in self._absent.left():
+            if not mark or self._connection.execute(_PLACE, (mark - 1,)).fetchone():
                 self._say_missing(seq, name)
 
     def _compare(self, note: str | None) -> None:

@@ -1116,6 +1116,14 @@ def test_what_was_erased_is_told_and_what_is_missing_is_a_failure(lost: tuple[Ki
     assert "is missing" in missing.findings[0].message
 
 
+@pytest.mark.parametrize("bound", ["WAITING_MAX", "NAMES_MAX", "ERASED_MAX"])
+def test_beyond_what_can_be_remembered_nothing_is_excused(monkeypatch, bound) -> None:
+    monkeypatch.setattr(f"governance.lawful.absences.{bound}", 0)
+    report = check(erased(desk(), LOST[0]))
+    assert report.verdict is Status.FAILED
+    assert report.skipped > 0
+
+
 def test_nobody_can_have_the_rules_erased() -> None:
     """Their text is nobody's content: an entry that claims to have erased it excuses nothing."""
     report = check(erased(desk(), (Kind.POLICY_ACTIVATED, "text")))

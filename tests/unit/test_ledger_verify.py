@@ -437,7 +437,7 @@ def test_a_payload_may_hold_any_json():
 
 @pytest.mark.attack
 def test_absences_beyond_the_bound_are_failures_at_once(monkeypatch):
-    monkeypatch.setattr("governance.ledger.payloads.ABSENCES_MAX", 1)
+    monkeypatch.setattr("governance.ledger.absent.ABSENT_MAX", 1)
     entries = [LOG[0]]
     entries += [envelope(at, "log.beat", payloads={"x": "0" * 64}) for at in (1, 2)]
     entries += [
