@@ -186,10 +186,11 @@ def _clauses(record: Record) -> list[str]:
         return [str(working)]
     asked = working["clauses"]
     rules = [rule for rule in record.entry.body["rules"] or asked if rule in asked]
-    return [
-        short(f"{rule}: " + " · ".join(f"{text} → {spelled_json(v)}" for text, v in asked[rule]))
-        for rule in rules[:RULES_SHOWN_MAX]
-    ]
+    told = [" · ".join(f"{text} → {spelled_json(v)}" for text, v in asked[rule]) for rule in rules]
+    if record.entry.body["rules"] and len(rules) == 1:
+        return [short(told[0])]  # its name stands before
+    named = [short(f"{rule}: {text}") for rule, text in zip(rules, told, strict=True)]
+    return named[:RULES_SHOWN_MAX]
 
 
 def _call_started(record: Record, view: _View) -> _Told:

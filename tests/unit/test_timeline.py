@@ -118,7 +118,7 @@ def test_what_each_clause_of_the_deciding_rules_came_to_is_told():
     rules = rules.replace("tools: [look]}", "tools: [look]}, when: args.id == 'a1'")
     with Governance.in_memory(policies={"desk.yaml": rules}) as gov:
         lines = play(gov, calls(call("pay", to="bob"), call("look", id="b2")))
-    clauses = "desk/pays: args.to == 'bob' → true · run.untrusted → false"
+    clauses = "args.to == 'bob' → true · run.untrusted → false"
     assert clauses in one(lines, "held").details
     # No rule decided here: what was asked is told.
     assert "desk/reads: args.id == 'a1' → false" in one(lines, "denied").details
