@@ -41,7 +41,7 @@ from governance.approval.model import Verdict
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import ToolFacts, activate, fit, register
 from governance.ids import Micros, RunId, SubjectId
-from governance.lawful.approvals import card_of
+from governance.lawful.cards import card_of
 from governance.policy.rules import PolicySet
 from governance.ports import Clock, Head, Lease, Person, Reader, Signer, Store, Transaction
 from governance.queue import Ballot, cast_vote

@@ -30,7 +30,8 @@ from governance.approval.transitions import overdue, state_at, step
 from governance.canonical import JSON
 from governance.errors import ConflictError, InvalidInputError, TamperedError
 from governance.ids import CallUid, Digest, Micros, RequestId, RunId, SubjectId
-from governance.lawful.approvals import card_of, fold_approval, vote_message
+from governance.lawful.approvals import fold_approval, vote_message
+from governance.lawful.cards import card_of
 from governance.ledger.entry import Draft, Kind, Record
 from governance.ports import Clock, Person, Reader, Signer, Store, Transaction
 

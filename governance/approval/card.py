@@ -17,12 +17,13 @@ __all__ = [
     "RENDERER_VERSION",
     "Card",
     "CardCall",
+    "CardClause",
     "CardHold",
     "CardVote",
     "EarlierCall",
 ]
 
-RENDERER_VERSION: Final = 1
+RENDERER_VERSION: Final = 2
 """Grows whenever the same card would look different to a person."""
 
 
@@ -52,8 +53,21 @@ class CardCall:
 
 
 @dataclass(frozen=True, slots=True)
+class CardClause:
+    """One part of the condition of a rule that held the call: true, false, or how it failed."""
+
+    rule: str
+    text: str
+    value: bool | str
+
+    def to_json(self) -> list[JSON]:
+        return [self.rule, self.text, self.value]
+
+
+@dataclass(frozen=True, slots=True)
 class CardHold:
-    """Why it was held: the decision's rules and reasons, and what the rules say to people."""
+    """Why it was held: the decision's rules and reasons, what their clauses came to, and what the rules say
+    to people."""
 
     decision: int
     policy: str
@@ -62,6 +76,7 @@ class CardHold:
     reasons: tuple[str, ...]
     errors: tuple[tuple[str, str], ...]
     message: str | None
+    clauses: tuple[CardClause, ...] = ()
 
     def to_json(self) -> dict[str, JSON]:
         return {
@@ -72,6 +87,7 @@ class CardHold:
             "reasons": list(self.reasons),
             "errors": [list(pair) for pair in self.errors],
             "message": self.message,
+            "clauses": [clause.to_json() for clause in self.clauses],
         }
 
 

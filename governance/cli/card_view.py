@@ -10,6 +10,7 @@ from governance.cli.console import FAINT, facts, moment, plain, table, visible
 from governance.policy.model import Demands
 from governance.web.reveal import Segment
 from governance.web.views import CardView
+from governance.web.wording import outcome
 
 __all__ = ["render"]
 
@@ -86,6 +87,9 @@ def _why(card: Card, view: CardView) -> dict[str, str | Text]:
     shown: dict[str, str | Text] = {"held by": ", ".join(map(plain, card.hold.rules)) or "no rule"}
     if card.hold.message:
         shown["because"] = visible(card.hold.message)
+    if card.hold.clauses:
+        clauses = card.hold.clauses
+        shown["since"] = "\n".join(f"{plain(c.text)} {outcome(c.value)}" for c in clauses)
     if card.hold.reasons:
         shown["reasons"] = ", ".join(card.hold.reasons)
     for rule, kind in card.hold.errors:

@@ -12,14 +12,9 @@ from typing import Any, Final
 from governance.approval.model import person_key
 from governance.errors import GovernanceError, TamperedError
 from governance.ids import Digest, RequestId
-from governance.lawful.approvals import (
-    card_of,
-    fold_approval,
-    subject_digest,
-    subject_of,
-    vote_message,
-)
+from governance.lawful.approvals import fold_approval, subject_digest, subject_of, vote_message
 from governance.lawful.books import Books
+from governance.lawful.cards import card_of
 from governance.lawful.case import Asked, Call, Case, Phase
 from governance.lawful.report import Collector, Fault
 from governance.ledger.entry import Entry, Kind, Record

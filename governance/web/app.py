@@ -28,7 +28,7 @@ from governance.web.guard import Guard
 from governance.web.reveal import printable, reveal
 from governance.web.sessions import LOGIN_WINDOW_S, Attempts, Sessions
 from governance.web.views import UnknownRequestError
-from governance.web.wording import iso, moment, origin, sentence, span
+from governance.web.wording import iso, moment, origin, outcome, sentence, span
 
 __all__ = ["WebSettings", "create_app"]
 
@@ -116,6 +116,7 @@ def _templates() -> Environment:
         "sentence": sentence,
         "iso": iso,
         "origin": origin,
+        "outcome": outcome,
         "place": lambda uid: uid.rpartition("/")[2],
     }
     return pages

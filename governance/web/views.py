@@ -16,7 +16,8 @@ from governance.approval.transitions import state_at, step
 from governance.canonical import parse_json
 from governance.errors import ConflictError, GovernanceError, RefusedError
 from governance.ids import Micros, RequestId, SubjectId
-from governance.lawful.approvals import card_of, fold_approval
+from governance.lawful.approvals import fold_approval
+from governance.lawful.cards import card_of
 from governance.ledger.entry import Kind
 from governance.ports import Person, Reader, Store
 from governance.queue import Pending, granted, pending

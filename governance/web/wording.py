@@ -6,7 +6,7 @@ from typing import Final
 
 from governance.ids import Micros
 
-__all__ = ["and_list", "iso", "moment", "origin", "plural", "sentence", "span"]
+__all__ = ["and_list", "iso", "moment", "origin", "outcome", "plural", "sentence", "span"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ORIGINS: Final = {
@@ -52,6 +52,13 @@ def sentence(text: str) -> str:
 def origin(name: str) -> str:
     """Say where the text of an argument occurred before, by the name the decision input has for it."""
     return _ORIGINS.get(name, name)
+
+
+def outcome(value: bool | str) -> str:
+    """Say what a clause came to, or why it could not be evaluated."""
+    if isinstance(value, bool):
+        return "is true" if value else "is false"
+    return f"cannot be evaluated: {value}"
 
 
 def plural(count: int, one: str, many: str) -> str:

@@ -13,7 +13,7 @@ from governance.canonical import ENTRY_BYTES_MAX
 from governance.erasure import REASON_CHARS_MAX, Erased, erase, survey
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.ids import Digest, Micros, Origin, SubjectId
-from governance.lawful.approvals import card_of
+from governance.lawful.cards import card_of
 from governance.lawful.check import check
 from governance.ledger.entry import Draft, ErasedError, Kind, Link, seal
 from governance.ledger.erasure import (

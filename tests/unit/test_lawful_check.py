@@ -24,7 +24,8 @@ from governance.canonical import payload_bytes
 from governance.errors import GovernanceError
 from governance.gate import Environment
 from governance.ids import Micros, Origin, RequestId, RunId, SubjectId
-from governance.lawful.approvals import card_of, subject_digest, subject_of, vote_message
+from governance.lawful.approvals import subject_digest, subject_of, vote_message
+from governance.lawful.cards import card_of
 from governance.lawful.check import Fault, LawfulReport, check
 from governance.ledger.entry import (
     RUN_START,

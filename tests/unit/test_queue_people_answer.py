@@ -29,13 +29,8 @@ from governance.ids import (
     SubjectId,
     call_uid,
 )
-from governance.lawful.approvals import (
-    Subject,
-    card_of,
-    fold_approval,
-    subject_digest,
-    vote_message,
-)
+from governance.lawful.approvals import Subject, fold_approval, subject_digest, vote_message
+from governance.lawful.cards import card_of
 from governance.ledger.checkpoint import parse_verifier_key, verifier_key
 from governance.ledger.entry import Draft, Kind, Record
 from governance.ports import Person, Transaction
@@ -178,6 +173,13 @@ def hold(
             "run": {"untrusted": False, "untrusted_sources": [], "rejected": 0},
         },
         message=change.get("message", "refund of 9900 cents"),
+        working={
+            "clauses": {
+                "payments/refunds-large": change.get(
+                    "clauses", [["args.amount_cents > 5000", True]]
+                )
+            }
+        },
     )
     world.before_asking(tx)
     subject = Subject(run, uid, tool, DEFINITION, held.entry.payloads["args"], principal, AGENT)
@@ -548,6 +550,8 @@ def test_approvers_see_the_same_card_while_things_move(world: World) -> None:
         {"message": "refund of 99 cents"},
         {"asked": "refund my chair"},
         {"rules": ["payments/other"]},
+        {"clauses": [["args.amount_cents > 5000", "missing-key"]]},
+        {"clauses": []},
         {"reasons": []},
         {"tier": "high"},
         {"demands": TWO_AND_ONE},
@@ -589,7 +593,7 @@ def test_every_leaf_of_the_card_moves_its_digest(world: World) -> None:
         replace(shown, **{part: replace(getattr(shown, part), **{name: "other"})})
         for part in ("call", "hold")
         for name in getattr(shown, part).to_json()
-        if name not in {"risk", "provenance", "rules", "reasons", "errors"}
+        if name not in {"risk", "provenance", "rules", "reasons", "errors", "clauses"}
     ]
     assert len({c.digest for c in inner} | {shown.digest}) == len(inner) + 1
 

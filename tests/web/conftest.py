@@ -171,6 +171,17 @@ def _write_held(
     payloads = {
         "args": call.args,
         "input": {"tool": known, "run": {"untrusted": False}, "args_origin": origins},
+        "working": {
+            "engine": "closure 0",
+            "tier": [["verb", tier]],
+            "clauses": {
+                "payments/refunds-large": [
+                    ["args.amount_cents > 5000", True],
+                    ["args.note == '<b>\u202e'", "missing-key"],
+                ],
+                "payments/refunds-small": [["args.amount_cents <= 5000", False]],
+            },
+        },
     } | ({} if message is None else {"message": message})
     decided = append(
         Kind.CALL_DECIDED,

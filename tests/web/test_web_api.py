@@ -2,6 +2,7 @@
 
 import pytest
 
+from governance.approval.card import RENDERER_VERSION
 from governance.canonical import digest
 from governance.ledger.entry import Kind
 from governance.policy.model import Seat
@@ -26,7 +27,7 @@ def test_list_look_and_vote(office, bearer) -> None:
     shown = api.get(f"/api/requests/{request}", headers=bearer).json()
     assert shown["card"]["call"]["arguments"] == '{"amount_cents":24000}'
     assert shown["state"] == "pending"
-    renderer = {"renderer": 1, "card": shown["card"]}
+    renderer = {"renderer": RENDERER_VERSION, "card": shown["card"]}
     assert digest("governance/card/v1", renderer).hex() == shown["digest"]
     answer = api.post(
         f"/api/requests/{request}/votes", headers=bearer, json=ballot(api, request, bearer)

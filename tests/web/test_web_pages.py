@@ -41,10 +41,12 @@ def test_the_card_shows_everything_the_decision_rests_on(office, client) -> None
         "{&#34;amount_cents&#34;:24000,&#34;note&#34;:&#34;line one\\nline two&#34;,",
         "payments/refunds-large", "tier-critical", "FINANCIAL", "hard", "find_order", "call.finished",
         "Please refund my order 7731", subject, office.field(page, "card"), "2026-02-25 06:13:20 UTC",
-        "0 of 1", "None so far.",
+        "0 of 1", "None so far.", "args.amount_cents &gt; 5000", "is true",
+        "cannot be evaluated: missing-key",
     ):  # fmt: skip
         assert seen in page, seen
-    assert "autofocus" not in page
+    for unseen in ("autofocus", "<b>\u202e", "args.amount_cents &lt;= 5000"):
+        assert unseen not in page
 
 
 def test_approving_returns_to_the_queue_and_says_what_comes_next(office, client) -> None:
