@@ -61,6 +61,12 @@ GROUPS: Final = {
         Row(
             "durable append, 64 callers / one", bench_append.durable_append_many, 10, at_most=False
         ),
+        Row(
+            "the same where a commit takes 2 ms",
+            bench_append.durable_append_many_slow_disk,
+            10,
+            at_most=False,
+        ),
         Row("Merkle append / hash of a node", bench_tree.append_over_hash, 5),
         Row("kept of the tree, 2^40 - 1 entries", bench_tree.state_kilobytes, 1.3, unit="KB"),
         Row("verification / sha256 of the same file", bench_verify.against_sha256, 1 / 25, False),
