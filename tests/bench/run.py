@@ -47,6 +47,9 @@ GROUPS: Final = {
         Row("decision, 200 rules / 10", bench_decision.growth_200_over_10, 2),
         Row("decision, 1,000 rules / 100", bench_decision.growth_1000_over_100, 2),
         Row("every candidate / first hit", bench_decision.every_candidate_over_first_hit, 15),
+        Row(
+            "the working recorded beside a decision", bench_decision.working_microseconds, unit="us"
+        ),
         *(
             Row(f"admission and digest, {keys} keys", measure, unit="us")
             for keys, measure in bench_decision.ADMISSIONS.items()
