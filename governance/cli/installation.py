@@ -32,7 +32,7 @@ Roles = Annotated[
     list[str], typer.Option("--role", metavar="ROLE", help="A role they hold; may be repeated.")
 ]
 
-_LOST: Final = "hand it over, and do not keep it:"
+_HAND_OVER: Final = "hand it over, and do not keep it:"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -84,7 +84,7 @@ def add(name: Name, *, role: Roles, home: HomeDir = None, json: AsJson = False) 
     if json:
         return show_json({**_person(person), "token": token})
     talk(f"{plain(person.name)} is `{person.subject}`: {', '.join(sorted(person.roles))}")
-    talk(f"their token, shown this once; {_LOST}")
+    talk(f"their token, shown this once; {_HAND_OVER}")
     say(token)
     return None
 
@@ -116,7 +116,7 @@ def token(name: Name, *, home: HomeDir = None, json: AsJson = False) -> None:
         fresh = rotate_token(governance.store, secrets.token_bytes, person.subject)
     if json:
         return show_json({**_person(person), "token": fresh})
-    talk(f"new token of {plain(person.name)}, shown this once; {_LOST}")
+    talk(f"new token of {plain(person.name)}, shown this once; {_HAND_OVER}")
     say(fresh)
     return None
 

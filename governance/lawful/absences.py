@@ -23,6 +23,8 @@ __all__ = ["Absences"]
 
 WAITING_MAX: Final = 4_000_000
 ERASED_MAX: Final = 4_000_000
+_SEQ_BITS: Final = 32
+"""An erasure is kept as one number: whose payload, by which entry. Four billion entries are told apart."""
 NAMES_MAX: Final = 1_024
 NOTHING: Final[Mapping[str, Sequence[int]]] = {}
 
@@ -75,17 +77,15 @@ class Absences:
         """Take note of the `payload.erased` entry at `seq`."""
         for target, name in erasure_targets(seq, body):
             known = name in self._erased or len(self._erased) < NAMES_MAX
-            if known and target >= 0 and self._erasures < ERASED_MAX:
+            if known and 0 <= target < seq < 1 << _SEQ_BITS and self._erasures < ERASED_MAX:
                 self._erasures += 1
-                self._erased.setdefault(name, array("Q")).append(target)
+                self._erased.setdefault(name, array("Q")).append(target << _SEQ_BITS | seq)
 
     def finish(self) -> None:
         """Judge what was absent, now that every erasure is known."""
-        erased = {name: array("Q", sorted(seqs)) for name, seqs in self._erased.items()}
+        erased = {name: array("Q", sorted(pairs)) for name, pairs in self._erased.items()}
         for seq, name, about in self._waiting:
-            seqs = erased.get(name, _NONE)
-            at = bisect_left(seqs, seq)
-            if at < len(seqs) and seqs[at] == seq:
+            if _erased_after(about.seq, seq, erased.get(name, _NONE)):
                 message = f"cannot be judged again: payload `{name[:80]}` of entry {seq} was erased"
                 self._found.add(Fault.NOT_DERIVABLE, about, message, Status.OK)
             else:
@@ -97,6 +97,13 @@ class Absences:
     def _miss(self, about: Entry | About, seq: int, name: str) -> None:
         message = f"cannot be judged again: payload `{name[:80]}` of entry {seq} is missing"
         self._found.add(Fault.NOT_DERIVABLE, about, message)
+
+
+def _erased_after(about: int, target: int, erased: "array[int]") -> bool:
+    """Tell whether the payload of entry `target` was erased by an entry that comes after entry `about`."""
+    at = bisect_left(erased, target + 1 << _SEQ_BITS)  # behind its last erasure
+    by = erased[at - 1] if at else 0
+    return by >> _SEQ_BITS == target and by & (1 << _SEQ_BITS) - 1 > about
 
 
 class _Waiting:

@@ -10,13 +10,14 @@ under an old name has to be noticed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter, le
+from operator import le
 from typing import Any, Final, NamedTuple
 
 from governance.errors import InvalidInputError
 from governance.ids import Digest, parse_run_id
 from governance.ledger.entry import RUN_START, Kind, genesis
 from governance.ledger.report import Flaw
+from governance.ledger.screen import Block
 
 __all__ = ["Break", "Chain"]
 
@@ -24,7 +25,6 @@ _RUN_START: Final = RUN_START.hex()
 _CREATED: Final = Kind.LOG_CREATED.value
 _ENDS: Final = frozenset({"run.completed", "run.failed", "run.cancelled"})
 _TURNS: Final = _ENDS | {"run.started", "run.resumed", "run.suspended"}
-_LINKS: Final = itemgetter("log", "prev", "seq", "ts", "type")
 
 
 class Break(NamedTuple):
@@ -70,7 +70,7 @@ class Chain:
         """Each run without an ending, and where it started."""
         return ((name, run.started) for name, run in self._runs.items() if run.is_open)
 
-    def fit(self, entries: Sequence[Mapping[str, Any]], leaves: Sequence[Digest]) -> bool:
+    def fit(self, block: Block, leaves: Sequence[Digest]) -> bool:
         """Take the next entries if all links of all of them are exactly what must stand there; else none.
 
         This is `follow` for entries without fault, a field of all of them at a time: nearly all the time
@@ -78,24 +78,24 @@ class Chain:
         """
         heres = [leaf.hex() for leaf in leaves]
         try:
-            logs, prevs, seqs, times, kinds = zip(*map(_LINKS, entries), strict=True)
+            times = block.times
             if not (
-                seqs == tuple(range(self._seq, self._seq + len(entries)))
-                and prevs == (self.head, *heres[:-1])
-                and set(map(type, seqs)) == set(map(type, times)) == {int}
+                block.seqs == tuple(range(self._seq, self._seq + len(heres)))
+                and block.prevs == (self.head, *heres[:-1])
+                and set(map(type, block.seqs)) == set(map(type, times)) == {int}
                 and self._ts <= times[0]
                 and all(map(le, times, times[1:]))
-                and set(logs) == {self.log}
-                and _CREATED not in kinds
+                and set(block.logs) == {self.log}
+                and _CREATED not in block.kinds
             ):
                 return False
-            moved = self._moved(zip(entries, kinds, heres, strict=True))
+            moved = self._moved(zip(block.entries, block.kinds, heres, strict=True))
         except (KeyError, TypeError, InvalidInputError):
             return False
         if moved is None:
             return False
         self._runs.update(moved)
-        self._seq += len(entries)
+        self._seq += len(heres)
         self._ts, self.head = times[-1], heres[-1]
         return True
 
@@ -109,10 +109,11 @@ class Chain:
             if "run" not in fields:
                 continue
             name, rseq = fields["run"], fields["rseq"]
-            run = moved.get(name) or self._copy(name, fields["seq"])
+            run = moved.get(name)
+            if run is None:
+                run = moved[name] = self._copy(name, fields["seq"])
             if rseq != run.rseq or fields["rprev"] != run.rprev or type(rseq) is not int:
                 return None
-            moved[name] = run
             run.rseq += 1
             run.rprev = here
             if kind in _TURNS:

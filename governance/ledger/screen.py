@@ -11,7 +11,7 @@ is wrong, nor in which line.
 import re
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple
 
 from governance.canonical import ENTRY_BYTES_MAX, JSON_DEPTH_MAX, is_plain
 from governance.errors import InvalidInputError
@@ -19,19 +19,27 @@ from governance.ids import parse_subject_id
 from governance.ledger.entry import VERSION, Kind
 from governance.spelling import read, spell_strict
 
-__all__ = ["Screen", "is_plain_json"]
+__all__ = ["Block", "Screen", "is_plain_json"]
 
 _SUBJECTS_MAX: Final = 4_096
 """How many names that passed once are remembered."""
 _KINDS: Final = frozenset(kind.value for kind in Kind)
-_FLAT: Final = frozenset({str, int, bool, type(None)})
-"""Of these alone most bodies consist, and to see it takes no call of `is_plain`."""
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_DEPTH: Final = JSON_DEPTH_MAX - 1
-"""How deep `body` may nest: the envelope is one level."""
 _BARE: Final = len(("actor", "body", "log", "payloads", "prev", "seq", "ts", "type", "v"))
 _IN_RUN: Final = _BARE + len(("run", "rprev", "rseq"))
-_OWN_FIELDS: Final = itemgetter("actor", "body", "payloads", "type", "v")
+_fields: Final = itemgetter("actor", "body", "log", "payloads", "prev", "seq", "ts", "type", "v")
+
+
+class Block(NamedTuple):
+    """Plain envelopes that stand one after another: the fields of each, and some fields of all."""
+
+    entries: Sequence[dict[str, Any]]
+    logs: tuple[Any, ...]
+    payloads: tuple[dict[str, str], ...]
+    prevs: tuple[Any, ...]
+    seqs: tuple[Any, ...]
+    times: tuple[Any, ...]
+    kinds: tuple[str, ...]
 
 
 class Screen:
@@ -40,7 +48,7 @@ class Screen:
     def __init__(self) -> None:
         self._subjects = set[str]()
 
-    def __call__(self, raws: Sequence[bytes]) -> list[dict[str, Any]] | None:
+    def __call__(self, raws: Sequence[bytes]) -> Block | None:
         """Give the fields of plain envelopes, or None where `read_entry` must be asked about one of them."""
         whole = b"[%b]" % b",".join(raws)
         if not whole.isascii() or max(map(len, raws)) > ENTRY_BYTES_MAX:
@@ -51,7 +59,8 @@ class Screen:
             # written like this, each of them is.
             if spell_strict(entries) != whole:
                 return None
-            actors, bodies, payloads, kinds, versions = zip(*map(_OWN_FIELDS, entries), strict=True)
+            columns = zip(*map(_fields, entries), strict=True)
+            actors, bodies, logs, payloads, prevs, seqs, times, kinds, versions = columns
             passed = (
                 set(map(type, versions)) == {int}
                 and set(versions) == {VERSION}
@@ -60,11 +69,13 @@ class Screen:
                 and set(map(type, bodies)) == set(map(type, payloads)) == {dict}
                 and self._counts(entries)
                 and all(_HASH.fullmatch(text) for names in payloads for text in names.values())
-                and _are_plain([value for body in bodies for value in body.values()], _DEPTH - 1)
+                and is_plain(
+                    list(bodies), JSON_DEPTH_MAX
+                )  # a list of bodies is as deep as an envelope
             )
         except (ValueError, KeyError, TypeError):
             return None  # no JSON, an integer too large, a field missing or of another type
-        return entries if passed else None
+        return Block(entries, logs, payloads, prevs, seqs, times, kinds) if passed else None
 
     def _counts(self, entries: Sequence[dict[str, Any]]) -> bool:
         """Tell whether no envelope has more fields than it may, given that it has all that it must."""
@@ -89,24 +100,6 @@ class Screen:
         if len(self._subjects) < _SUBJECTS_MAX:
             self._subjects.add(name)
         return True
-
-
-def _are_plain(values: list[object], depth: int) -> bool:
-    """`canonical.is_plain` of all `values`, level by level."""
-    while not _FLAT.issuperset(map(type, values)):
-        if depth <= 0:
-            return False
-        depth -= 1
-        inner = list[object]()
-        for value in values:
-            if type(value) is dict:
-                inner += cast("dict[str, object]", value).values()
-            elif type(value) is list:
-                inner += cast("list[object]", value)
-            elif type(value) not in _FLAT:
-                return False
-        values = inner
-    return True
 
 
 def is_plain_json(raw: bytes) -> bool:

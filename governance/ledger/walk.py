@@ -7,7 +7,6 @@ of a log is without entries, it goes on behind them with the hashes that stand i
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from governance.canonical import ENTRY_BYTES_MAX, parse_json, thaw
@@ -42,7 +41,6 @@ _NO_HASH: Final = Digest(bytes(32))
 _KEYS: Final = frozenset({Kind.LOG_CREATED.value, *(kind.value for kind in KEY_KINDS)})
 _TOLD: Final = frozenset({_ERASED, _ARCHIVED, *_KEYS})
 """Entries that say something about others, or about who may sign."""
-_type, _payloads = itemgetter("type"), itemgetter("payloads")
 
 
 class Walk:
@@ -99,19 +97,19 @@ class Walk:
         """Take lines if nothing about any of them is out of the ordinary; else none."""
         raws = [line[:-1] for line in block]
         whole = b"".join(block)
-        entries = self._screen(raws) if whole == b"\n".join(raws) + b"\n" else None
-        if entries is None:
+        plain = self._screen(raws) if whole == b"\n".join(raws) + b"\n" else None
+        if plain is None:
             return False
         leaves = list(map(leaf_hash, raws))
-        if not self.chain.fit(entries, leaves):
+        if not self.chain.fit(plain, leaves):
             return False
         self.done += len(whole)
         if (
-            any(map(_payloads, entries))
-            or not _TOLD.isdisjoint(map(_type, entries))
-            or entries[-1]["seq"] >= self._payloads.next_seq
+            any(plain.payloads)
+            or not _TOLD.isdisjoint(plain.kinds)
+            or plain.seqs[-1] >= self._payloads.next_seq
         ):
-            for number, fields in enumerate(entries, first):
+            for number, fields in enumerate(plain.entries, first):
                 self._beside(fields, file, number)
         self._collect(leaves)
         return True

@@ -13,6 +13,7 @@ from typing import Final
 from governance.canonical import JSON
 from governance.policy.explain import Clause, Weighed, dissect, explain_with, where
 from governance.policy.rules import Mode, PolicySet, Rule
+from governance.policy.working import clauses_of
 
 __all__ = ["Coverage", "RuleCoverage", "cover"]
 
@@ -97,8 +98,9 @@ class Coverage:
 def cover(policies: PolicySet, cases: Iterable[Mapping[str, JSON]]) -> Coverage:
     """Decide every input of `cases`, and count what was seen."""
     dissected = dissect(policies)
+    engine = policies.evaluator
     rules = {
-        rule.name: RuleCoverage(rule, {text: set() for text in dissected.asks(rule.name)})
+        rule.name: RuleCoverage(rule, {text: set() for text, _ in clauses_of(engine, rule)})
         for rule in policies.rules
     }
     for inputs in cases:

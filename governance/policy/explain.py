@@ -131,12 +131,6 @@ class Dissected:
     policies: PolicySet
     conditions: Mapping[str, _Compiled]
 
-    def asks(self, rule: str) -> tuple[str, ...]:
-        """The clauses of a rule that can come out either way, as written."""
-        if rule not in self.conditions:
-            return ()
-        return tuple(dict.fromkeys(_questions(self.conditions[rule])))
-
 
 def dissect(policies: PolicySet) -> Dissected:
     """Compile every part of every condition."""
@@ -183,13 +177,6 @@ def _order(rule: Rule) -> tuple[int, str]:
 def _compile(engine: Engine, part: Part) -> _Compiled:
     parts = tuple(_compile(engine, inner) for inner in part.parts)
     return _Compiled(part, engine.compile(part.text), parts)
-
-
-def _questions(compiled: _Compiled) -> Sequence[str]:
-    """What reads no input comes out one way only, so it is no question."""
-    if compiled.parts:
-        return [text for inner in compiled.parts for text in _questions(inner)]
-    return [compiled.part.text] if compiled.program.references else []
 
 
 def _weigh(dissected: Dissected, rule: Rule, activation: Activation, decision: Decision) -> Weighed:

@@ -20,7 +20,7 @@ from governance.policy.model import Decision
 from governance.policy.risk import signals
 from governance.policy.rules import Candidates, PolicySet, Rule
 
-__all__ = ["CLAUSES_MAX", "CLAUSE_CHARS_MAX", "working"]
+__all__ = ["CLAUSES_MAX", "CLAUSE_CHARS_MAX", "clauses_of", "working"]
 
 CLAUSES_MAX: Final = 200
 """Clauses told of one decision, so that they fit an entry's payload; `more` tells of the rest."""
@@ -53,7 +53,7 @@ def working(
         value, steps = program.evaluate(activation, min(left, CONDITION_STEPS_MAX))
         left -= steps
         answer = value.kind.value if isinstance(value, CelFailure) else value
-        clauses.setdefault(rule, []).append([text, answer])
+        clauses.setdefault(rule, []).append([_cut(text), answer])
     told["clauses"] = cast("JSON", clauses)
     if next(asked, None) is not None:
         told["more"] = True
@@ -70,16 +70,22 @@ def _weighed(candidates: Candidates, decision: Decision) -> Iterator[Rule]:
 
 def _asked(engine: Engine, rules: Iterable[Rule]) -> Iterator[tuple[str, str, Program]]:
     for rule in rules:
-        if rule.when_text is not None:
-            for text, program in _compiled(engine, rule.when_text.text):
-                yield rule.name, text, program
+        for text, program in clauses_of(engine, rule):
+            yield rule.name, text, program
+
+
+def clauses_of(engine: Engine, rule: Rule) -> tuple[tuple[str, Program], ...]:
+    """The clauses of a rule's condition as written, each once.
+
+    What reads no input comes out one way only, and is no clause.
+    """
+    return () if rule.when_text is None else _compiled(engine, rule.when_text.text)
 
 
 @lru_cache(maxsize=CONDITIONS_KEPT)
 def _compiled(engine: Engine, condition: str) -> tuple[tuple[str, Program], ...]:
-    """The clauses of a condition, each once. What reads no input comes out one way only, and is none."""
     programs = {text: engine.compile(text) for text in _texts(split(condition))}
-    return tuple((_cut(text), program) for text, program in programs.items() if program.references)
+    return tuple((text, program) for text, program in programs.items() if program.references)
 
 
 def _texts(part: Part) -> Iterator[str]:

@@ -138,8 +138,8 @@ def after_created() -> Chain:
 
 
 def accepted_fast(raw: bytes) -> bool:
-    entries = Screen()([raw])
-    return entries is not None and after_created().fit(entries, [leaf_hash(raw)])
+    block = Screen()([raw])
+    return block is not None and after_created().fit(block, [leaf_hash(raw)])
 
 
 def accepted_fully(raw: bytes) -> bool:

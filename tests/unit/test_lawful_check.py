@@ -1117,6 +1117,25 @@ def test_what_was_erased_is_told_and_what_is_missing_is_a_failure(lost: tuple[Ki
     assert "is missing" in missing.findings[0].message
 
 
+def test_an_erasure_excuses_only_what_came_before_it() -> None:
+    """What is decided after the arguments are gone cannot have been decided of them."""
+    story = Story(desk())
+    first = story.find(Kind.CALL_DECIDED, "2.2")
+    again = story.find(Kind.CALL_DECIDED, "2.2", nth=1)
+    body = {"subject": "user:7f3k9q", "targets": [[first.was, ["args"]]]}
+    story.after(first, Kind.PAYLOAD_ERASED, body).run = None
+    history = [
+        replace(r, payloads={n: p for n, p in r.payloads.items() if n != "args"})
+        if r.entry.seq == story.seq(first)
+        else r
+        for r in story.seal()
+    ]
+    told = {f.seq: f.status for f in check(history).findings if f.kind == "not-derivable"}
+    assert told.pop(story.seq(first)) is Status.OK
+    assert told.keys() >= {story.seq(again)}
+    assert set(told.values()) == {Status.FAILED}
+
+
 @pytest.mark.parametrize("bound", ["WAITING_MAX", "NAMES_MAX", "ERASED_MAX"])
 def test_beyond_what_can_be_remembered_nothing_is_excused(monkeypatch, bound) -> None:
     monkeypatch.setattr(f"governance.lawful.absences.{bound}", 0)

@@ -164,20 +164,6 @@ def test_an_input_that_is_rejected_has_no_candidates(policies, bad):
     assert explained.rules == ()
 
 
-def test_what_can_come_out_either_way_is_asked_about(policies):
-    dissected = dissect(policies)
-    assert dissected.asks("desk/small") == (
-        "args.cents <= 5000",
-        "run.untrusted",
-        "'guest' in principal.roles",
-    )
-    assert dissected.asks("desk/reads") == ()
-    text = (
-        "{policy: p, version: 1, rules: [{id: a, when: 'run.untrusted || 1 == 2', effect: deny}]}"
-    )
-    assert dissect(load_policies({"p": text})).asks("p/a") == ("run.untrusted",)
-
-
 def test_an_explanation_as_data_has_these_fields():
     policies = load_policies({"desk.yaml": POLICY})
     explained = explain(policies, inputs(args={"cents": 900}, run={"untrusted": True}))

@@ -9,7 +9,7 @@ from governance.policy.decide import DECISION_STEPS_MAX, decide
 from governance.policy.document import load_policies
 from governance.policy.model import RiskProfile, Tier
 from governance.policy.suite_scene import Stage
-from governance.policy.working import CLAUSE_CHARS_MAX, CLAUSES_MAX, working
+from governance.policy.working import CLAUSE_CHARS_MAX, CLAUSES_MAX, clauses_of, working
 
 POLICY = """\
 policy: desk
@@ -90,6 +90,19 @@ def test_where_no_rule_was_asked_there_is_none(policies, bad):
     assert of(policies, bad) is None
 
 
+def test_clauses_are_what_can_come_out_either_way_as_written(policies):
+    asked = {
+        r.name: [text for text, _ in clauses_of(policies.evaluator, r)] for r in policies.rules
+    }
+    assert asked["desk/small"] == [
+        *("args.cents <= 5000", "run.untrusted", "'guest' in principal.roles")
+    ]
+    assert asked["desk/reads"] == []
+    long = "args.text == '" + "x" * 400 + "'"
+    (rule,) = ruled(long).rules
+    assert [text for text, _ in clauses_of(policies.evaluator, rule)] == [long]
+
+
 def test_a_long_clause_is_cut():
     long = "args.text == '" + "x" * 400 + "'"
     ((text, value),) = of(ruled(long), inputs(args={"text": "y"}))["clauses"]["p/r000"]
@@ -120,8 +133,3 @@ def test_all_clauses_together_have_one_budget():
     whole = decide(ruled(conditions[0]), given).steps
     assert values.count(True) == DECISION_STEPS_MAX // whole
     assert set(values[DECISION_STEPS_MAX // whole :]) == {"budget"}
-
-
-def test_the_working_of_a_decision_is_the_same_each_time(policies):
-    given = inputs(args={"cents": 900})
-    assert of(policies, given) == of(policies, given)
