@@ -18,9 +18,9 @@ from governance.config import Home, environment_name, policy_key
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import Environment
 from governance.ids import Micros, Origin, parse_origin
+from governance.lawful.vouching import PolicyKey, parse_policy_key
 from governance.ledger.checkpoint import (
     KeyType,
-    VerifierKey,
     note_text,
     parse_checkpoint,
     parse_verifier_key,
@@ -28,6 +28,7 @@ from governance.ledger.checkpoint import (
 )
 from governance.livecheck import LiveCheck, Outcome, check
 from governance.policy.document import load_policies
+from governance.policy.envelope import is_p256
 from governance.policy.rules import PolicySet
 from governance.policy_files import Policies, source
 from governance.ports import Clock, NewId, Signer, Store
@@ -241,33 +242,31 @@ def write_private(path: Path, text: str) -> None:
 
 def read_verifier_key(given: str) -> str:
     """Take a verifier key, or the name of a file that holds one. Raises InvalidInputError."""
-    if "+" not in given:
-        try:
-            given = Path(given).read_text(encoding="ascii", errors="replace").strip()
-        except (OSError, ValueError) as exc:
-            raise InvalidInputError(
-                f"`{given[:80]}` is neither a verifier key nor a file that can be read",
-                hint="give the key as it was printed when it was made",
-            ) from exc
-    parse_verifier_key(given)
-    return given
+    text = given if "+" in given else _key_file(given)
+    parse_verifier_key(text)
+    return text
 
 
-def read_policy_key(given: str | None = None) -> VerifierKey | None:
+def read_policy_key(given: str | None = None) -> PolicyKey | None:
     """Take the key that policies must be signed with: the one given, else the configured one, else none.
 
-    Raises InvalidInputError for what is given, or configured, and is no such key: an empty text too.
+    It is a key, or the name of a file that holds one. Raises InvalidInputError for what is given, or
+    configured, and is no such key: an empty text too.
     """
     text = policy_key() if given is None else given
     if text is None:
         return None
-    key = parse_verifier_key(read_verifier_key(text))
-    if key.kind is not KeyType.ED25519:
+    return parse_policy_key(text if "+" in text or is_p256(text) else _key_file(text))
+
+
+def _key_file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="ascii", errors="replace").strip()
+    except (OSError, ValueError) as exc:
         raise InvalidInputError(
-            f"`{key.name}` is the key of a witness, which signs no policies",
-            hint="make a key with `governance policy keygen`",
-        )
-    return key
+            f"`{name[:80]}` is neither a verifier key nor a file that can be read",
+            hint="give the key as it was printed when it was made",
+        ) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +293,7 @@ class Governance:
         """Open the installation in `home` (see `Home.find`).
 
         `policies` are files or folders, or texts by name; without them the shipped baseline rules.
-        `policy_key` is the verifier key that they must be signed with, or a file that holds it; without
+        `policy_key` is the public key that they must be signed with, or a file that holds it; without
         it GOVERNANCE_POLICY_KEY is. Raises what is wrong with home, key, ledger, policies or their
         signature; nothing is opened half.
         """

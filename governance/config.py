@@ -37,6 +37,7 @@ __all__ = [
     "environment_secret",
     "policy_key",
     "read_beside",
+    "read_bytes",
     "read_policy_files",
     "read_text",
     "retention_days",
@@ -225,12 +226,22 @@ def _policy_files(folder: Path) -> list[Path]:
 
 
 def read_text(file: Path) -> str:
-    """Read a file that somebody named. Raises InvalidInputError or UnavailableError."""
+    """Read a file of text that somebody named, whatever its line ends are, as lines that end in one way.
+
+    Raises InvalidInputError or UnavailableError.
+    """
     try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError as exc:
-        raise InvalidInputError(f"no file `{file}`", hint="check the path") from exc
+        text = read_bytes(file).decode()
     except UnicodeDecodeError as exc:
         raise InvalidInputError(f"file `{file}` is not UTF-8 text") from exc
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_bytes(file: Path) -> bytes:
+    """Read a file that somebody named. Raises InvalidInputError or UnavailableError."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as exc:
+        raise InvalidInputError(f"no file `{file}`", hint="check the path") from exc
     except OSError as exc:
         raise UnavailableError(f"file `{file}` cannot be read ({exc.strerror})") from exc

@@ -194,7 +194,7 @@ def activate(tx: Transaction, policies: PolicySet, at: Micros) -> None:
         body["earlier"] = earlier
     if policies.signature is not None:
         body["key"] = policies.signature.key
-        payloads["signature"] = policies.signature.note
+        payloads["signature"] = policies.signature.signed
     tx.append(Draft(Kind.POLICY_ACTIVATED, GATE, body, payloads), at)
 
 

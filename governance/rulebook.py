@@ -17,8 +17,7 @@ from governance.config import engine_name
 from governance.errors import GovernanceError, RefusedError
 from governance.gate import ToolFacts, activate, fit, in_force
 from governance.ids import Digest
-from governance.lawful.vouching import read_signature
-from governance.ledger.checkpoint import VerifierKey, format_verifier_key
+from governance.lawful.vouching import PolicyKey, format_policy_key, read_signature
 from governance.policy.cel import Engine, engine_by_name
 from governance.policy.document import load_policies, read_policies
 from governance.policy.rules import PolicySet, Signature, refuse_rewrite, refuse_rollback
@@ -38,7 +37,7 @@ SHOWN_CHARS: Final = 200
 _log = logging.getLogger(__name__)
 
 
-def load(files: PolicyFiles, key: VerifierKey | None) -> PolicySet:
+def load(files: PolicyFiles, key: PolicyKey | None) -> PolicySet:
     """Make a policy set of `files`, with the configured engine; where a `key` is given, if it signed them.
 
     Raises as `vouched` does, PolicyError with file and line, UnavailableError without the engine.
@@ -48,10 +47,10 @@ def load(files: PolicyFiles, key: VerifierKey | None) -> PolicySet:
     if key is None or signed is None or files.signature is None:
         return policies
     signed.refuse_other_versions(policies.versions)
-    return replace(policies, signature=Signature(format_verifier_key(key), files.signature))
+    return replace(policies, signature=Signature(format_policy_key(key), files.signature))
 
 
-def vouched(files: PolicyFiles, key: VerifierKey | None) -> Signed | None:
+def vouched(files: PolicyFiles, key: PolicyKey | None) -> Signed | None:
     """Tell what was signed, which is these texts; None without a `key` to ask for.
 
     Raises RefusedError for a signature that is absent, wrong or over other texts; and for one that there
@@ -81,7 +80,7 @@ class Rulebook:
 
     current: PolicySet
     _source: Source
-    _key: VerifierKey | None = None
+    _key: PolicyKey | None = None
     _coming: PolicySet | None = field(default=None, init=False)
     _toolboxes: dict[frozenset[Digest], tuple[ToolFacts, ...]] = field(
         default_factory=dict[frozenset[Digest], tuple[ToolFacts, ...]], init=False
@@ -90,7 +89,7 @@ class Rulebook:
     _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @classmethod
-    def open(cls, source: Source, key: VerifierKey | None = None) -> "Rulebook":
+    def open(cls, source: Source, key: PolicyKey | None = None) -> "Rulebook":
         """Load what `source` reads. Raises as `load` does."""
         return cls(load(source(), key), source, key)
 

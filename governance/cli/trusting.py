@@ -11,6 +11,7 @@ import typer
 from governance.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from governance.lawful import vouching
     from governance.ledger.anchoring import Demands
     from governance.ledger.checkpoint import VerifierKey
     from governance.ledger.kept import Kept
@@ -41,7 +42,7 @@ PolicyKey = Annotated[
     str | None,
     typer.Option(
         "--policy-key",
-        metavar="VKEY",
+        metavar="KEY",
         help="The key that every policy set must be signed with, or a file that holds it.",
         show_default=False,
     ),
@@ -125,22 +126,27 @@ class Trusted:
         Raises InvalidInputError for what cannot be read, or asks for nothing where it should ask.
         """
         from governance.assemble import now
+        from governance.config import read_bytes
         from governance.ledger.anchoring import Demands
         from governance.ledger.authorities import read_authorities
 
         logs, quorum = self._quorum()
         pins = None if self.keys is None and not logs else [*map(_pin, self.keys or ()), *logs]
         authorities = tuple(
-            certificate for path in self.tsa or () for certificate in read_authorities(_read(path))
+            certificate
+            for path in self.tsa or ()
+            for certificate in read_authorities(read_bytes(path))
         )
         age = None if self.fresh is None else _age(self.fresh)
         demands = Demands(now(), quorum, authorities, age)
         nothing = quorum is None and not authorities and age is None
         return pins, None if nothing else demands
 
-    def policy_pin(self) -> "VerifierKey | None":
+    def policy_pin(self) -> "vouching.PolicyKey | None":
         """The key that policies must be signed with, None if that is not asked. Raises InvalidInputError."""
-        return None if self.policy_key is None else _pin(self.policy_key)
+        from governance.assemble import read_policy_key
+
+        return None if self.policy_key is None else read_policy_key(self.policy_key)
 
     def heads(self) -> "list[Kept]":
         """The checkpoints that were kept from before. Raises InvalidInputError."""
@@ -175,15 +181,6 @@ def _pin(given: str) -> "VerifierKey":
     from governance.ledger.checkpoint import parse_verifier_key
 
     return parse_verifier_key(read_verifier_key(given))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as exc:
-        raise InvalidInputError(
-            f"`{path}` cannot be read: `{exc.strerror}`", hint="give certificates in PEM"
-        ) from exc
 
 
 def _age(text: str) -> int:

@@ -18,7 +18,7 @@ from governance.errors import (
 from governance.ids import Digest, parse_digest
 from governance.lawful.absences import Absences
 from governance.lawful.report import Collector, Fault
-from governance.lawful.vouching import read_signature
+from governance.lawful.vouching import PolicyKey, parse_policy_key, read_signature
 from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
 from governance.ledger.entry import Entry, Record
 from governance.ledger.report import Status
@@ -53,7 +53,7 @@ class Books:
 
     found: Collector
     absences: Absences
-    policy_key: VerifierKey | None = None
+    policy_key: PolicyKey | None = None
     newest: int = -1
     keys: Mapping[str, VerifierKey] = field(default_factory=dict[str, VerifierKey])
     _activations: dict[str, Activation] = field(default_factory=dict[str, Activation])
@@ -100,14 +100,14 @@ class Books:
         entry = record.entry
         named = entry.body.get("key")
         pin = self.policy_key
-        if pin is not None and (named is None or parse_verifier_key(named) != pin):
+        if pin is not None and (named is None or parse_policy_key(named) != pin):
             message = f"policies are in force without a signature of `{pin.name}`"
             self.found.add(Fault.POLICY_UNSIGNED, entry, message)
         if named is None or self.absences.lack(entry, (record, "signature"), (record, "text")):
             return
         try:
             note, texts = record.content("signature"), record.content("text")
-            signed = read_signature(note, parse_verifier_key(named), texts)
+            signed = read_signature(note, parse_policy_key(named), texts)
             signed.refuse_other_versions(entry.body["versions"])
         except RefusedError as exc:
             self.found.add(Fault.POLICY_SIGNATURE_WRONG, entry, exc.message)

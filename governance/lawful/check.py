@@ -29,8 +29,8 @@ from governance.lawful.case import Case
 from governance.lawful.decisions import take_decision
 from governance.lawful.report import Collector, Fault, LawfulFinding, LawfulReport
 from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinished
+from governance.lawful.vouching import PolicyKey
 from governance.lawful.windows import Windows
-from governance.ledger.checkpoint import VerifierKey
 from governance.ledger.entry import Entry, Kind, Record
 from governance.ledger.erasure import erasure_targets
 from governance.ledger.parts import OneRun, Part, Span
@@ -53,7 +53,7 @@ def check(
     part: Part | None = None,
     withheld: Mapping[str, Sequence[int]] = NOTHING,
     *,
-    policy_key: VerifierKey | None = None,
+    policy_key: PolicyKey | None = None,
 ) -> LawfulReport:
     """Judge a log by its records. `progress` is told now and then how many have been read.
 
@@ -96,9 +96,7 @@ def _scope(part: Span | OneRun) -> str:
 class _Walk:
     """One pass over the records: what holds for the whole log, and a `Case` for each open run."""
 
-    def __init__(
-        self, withheld: Mapping[str, Sequence[int]], policy_key: VerifierKey | None
-    ) -> None:
+    def __init__(self, withheld: Mapping[str, Sequence[int]], policy_key: PolicyKey | None) -> None:
         self.found = Collector()
         self._absences = Absences(self.found, withheld)
         self._books = Books(self.found, self._absences, policy_key)

@@ -138,10 +138,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who vouches for a set: the verifier key that was asked for, and the note that it signed."""
+    """Who vouches for a set: the key that was asked for, in one line, and what it signed, as it was read."""
 
     key: str
-    note: str
+    signed: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

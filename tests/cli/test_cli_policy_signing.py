@@ -161,3 +161,69 @@ def kinds(here: Path) -> list[str]:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.split()
+
+
+def openssl(*args: object) -> None:
+    subprocess.run(["openssl", *map(str, args)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def kms(tmp_path):
+    """A key of which policies know the public half, as a KMS gives it; openssl holds the other."""
+    openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", tmp_path / "kms.key")
+    openssl("pkey", "-in", tmp_path / "kms.key", "-pubout", "-out", tmp_path / "kms.pem")
+    return tmp_path / "kms.pem"
+
+
+def test_a_key_that_only_openssl_holds_signs_a_set(cli, desk, kms, tmp_path, monkeypatch):
+    target, *policy = desk()
+    rules = tmp_path / "desk.yaml"
+    monkeypatch.setenv("GOVERNANCE_POLICY_KEY", str(kms))
+    asked = cli("policy", "sign", rules, "--to-sign", "set.bin")
+    assert (asked.status, "bytes to sign in set.bin" in asked.out) == (0, True)
+    assert cli("policy", "check", rules).status == 3
+    assert (tmp_path / "set.bin").read_bytes().startswith(b"DSSEv1 40 application/vnd.governance.")
+    openssl("dgst", "-sha256", "-sign", "kms.key", "-out", "set.sig", "set.bin")
+    put = ("policy", "sign", rules, "--signature", "set.sig", "--public-key", kms)
+    done = cli(*put, "--json")
+    assert done.status == 0
+    assert done.json["key"].startswith("p256:")
+    assert cli("policy", "check", rules, "--json").json["signed_by"].startswith("sha256:")
+    assert cli("run", target, '{"to":"friend"}', *policy, "--run-id", "r1").status == 0
+    assert cli("export", "bundle").status == 0
+    pins = ("--key", tmp_path / "home" / "log.vkey", "--policy-key")
+    for pin in (kms, kms.read_text(), done.json["key"]):
+        assert cli("verify", "bundle", *pins, pin).status == 0
+    other = cli("policy", "keygen", "acme.example/policies", "--json").json["verifier_key"]
+    judged = cli("verify", "bundle", *pins, other)
+    assert (judged.status, "policy-unsigned" in judged.out) == (5, True)
+    rules.write_text(rules.read_text() + "# fine\n")
+    stale = cli(*put)
+    assert (stale.status, "is no signature of `sha256:" in stale.err) == (3, True)
+    changed = cli("policy", "check", rules)
+    assert (changed.status, "is not what was signed" in changed.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--key", "policy.key", "--to-sign", "set.bin"),
+        ("--signature", "set.sig"),
+        ("--public-key", "kms.pem"),
+        ("--key", "policy.key", "--signature", "set.sig", "--public-key", "kms.pem"),
+    ],
+)
+def test_who_signs_is_said_in_one_way(cli, key, rules, options):
+    unclear = cli("policy", "sign", rules, *options)
+    assert (unclear.status, "it is not clear who signs" in unclear.err) == (2, True)
+    assert not (rules / "policies.sig").exists()
+
+
+def test_what_an_outside_key_did_not_sign_is_not_put_beside_policies(cli, rules, kms, tmp_path):
+    (tmp_path / "set.sig").write_bytes(b"\0" * 64)
+    answer = ("policy", "sign", rules, "--signature", tmp_path / "set.sig", "--public-key")
+    assert cli(*answer, kms).status == 3
+    assert cli(*answer, tmp_path / "kms.key").status == 2
+    assert cli(*answer, tmp_path / "nowhere.pem").status == 2
+    assert not (rules / "policies.sig").exists()

@@ -129,7 +129,7 @@ def test_a_trust_policy_says_the_same(cli, companies, tmp_path):
         (("--quorum", "0"), "a quorum of"),
         (("--fresh", "24h"), "nobody is trusted to tell the time"),
         (("--fresh", "soon"), "no length of time"),
-        (("--tsa", "none.pem"), "cannot be read"),
+        (("--tsa", "none.pem"), "no file"),
         (("--witness", "none"), "neither a verifier key nor a file"),
         (("--trust", "none"), "no file"),
     ],

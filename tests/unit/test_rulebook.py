@@ -368,7 +368,7 @@ def test_a_log_that_names_a_signature_it_does_not_have_is_unlawful(folder, key):
     sign(folder)
     policies = assemble.load(folder, SIGNER.verifier_key)
     wide = load_policies({"desk.yaml": desk(1, 10_000)})
-    lying = replace(wide, signature=Signature(key.verifier_key, policies.signature.note))
+    lying = replace(wide, signature=Signature(key.verifier_key, policies.signature.signed))
     with Governance.in_memory(policies={}) as gov:
         other = Governance(gov.store, gov.signer, Rulebook.of(lying), gov.environment)
         agent(other, looks(999)).run("go")

@@ -5,7 +5,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 NOT_OURS = {
-    "dsse": "notes are signed as C2SP notes; no DSSE envelope is read or written, nor any ECDSA signature",
     "scopeblind": "receipts of another schema; what they share with ours, JCS and Ed25519, is in jcs and ed25519",
     "LICENSES": "texts",
 }
