@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from governance.errors import TamperedError
 from governance.ids import SubjectId
-from governance.ledger.entry import Draft, Kind
+from governance.ledger.entry import ABOUT_KEYS, Draft
 from governance.ledger.keys import (
-    KEY_KINDS,
     add_key,
     compromise_key,
     retire_key,
@@ -27,7 +26,7 @@ Change: TypeAlias = Callable[[Sequence[str]], Draft]
 
 def signing(reader: Reader) -> list[str]:
     """The keys that may sign the log's next head. Raises TamperedError when the log names none."""
-    latest = reader.latest((Kind.LOG_CREATED, *KEY_KINDS))
+    latest = reader.latest(ABOUT_KEYS)
     if latest is None:
         raise TamperedError("log does not say which keys sign it", hint="restore the database")
     return signing_after(latest.entry)

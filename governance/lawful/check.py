@@ -8,6 +8,7 @@
   Does each attempt follow an unknown outcome, and each outcome a start? (`calls`)
 - a request, a vote, an outcome: does the table of approvals allow it, by people with the right, over the
   card and the head that were there, under a signature of the log's key? (`votes`)
+- an erasure: did it take only what belongs to the person that it names? (`erasures`)
 - any entry: does its run begin with `run.started`, and is it not over?
 
 It never raises on what it judges. Memory grows with open runs and the starts of a day, not with the log.
@@ -27,6 +28,7 @@ from governance.lawful.books import Books
 from governance.lawful.calls import take_end_of_turn, take_outcome, take_resolution, take_start
 from governance.lawful.case import Case
 from governance.lawful.decisions import take_decision
+from governance.lawful.erasures import Erasures
 from governance.lawful.report import Collector, Fault, LawfulFinding, LawfulReport
 from governance.lawful.votes import APPROVAL_KINDS, take_approval, take_unfinished
 from governance.lawful.vouching import PolicyKey
@@ -100,6 +102,7 @@ class _Walk:
         self.found = Collector()
         self._absences = Absences(self.found, withheld)
         self._books = Books(self.found, self._absences, policy_key)
+        self._erasures = Erasures()
         self._windows = Windows()
         self._cases: dict[RunId, Case] = {}
         self._before: Entry | None = None
@@ -132,8 +135,14 @@ class _Walk:
                 self._take_erasure(record)
             case _:
                 pass
-        if entry.run is not None:
-            self._take_of_run(entry.run, record)
+        if entry.run is None:
+            self._erasures.note(record, None)
+            return
+        case = self._cases.get(entry.run)
+        self._take_of_run(entry.run, record)
+        case = case or self._cases.get(entry.run)
+        if case is not None:
+            self._erasures.note(record, case.started.entry)
 
     def _take_erasure(self, record: Record) -> None:
         entry = record.entry
@@ -145,6 +154,11 @@ class _Walk:
             f" `{str(entry.body['subject'])[:160]}`: {str(reason)[:REASON_CHARS]}"
         )
         self.found.add(Fault.CONTENT_ERASED, entry, message, Status.OK)
+        count, first = self._erasures.misdirected(entry.seq, entry.body)
+        if count:
+            more = f", and {count - 1} more of others" if count > 1 else ""
+            message = f"in the name of `{str(entry.body['subject'])[:160]}` went {first}{more}"
+            self.found.add(Fault.ERASURE_MISDIRECTED, entry, message)
 
     def _take_of_run(self, run: RunId, record: Record) -> None:
         entry = record.entry

@@ -27,6 +27,7 @@ class Fault(StrEnum):
     PAYLOAD_WITHHELD = "payload-withheld"
     NOT_DERIVABLE = "not-derivable"
     CONTENT_ERASED = "content-erased"
+    ERASURE_MISDIRECTED = "erasure-misdirected"
     ENGINE_ABSENT = "engine-absent"
     POLICY_UNKNOWN = "policy-unknown"
     POLICY_DIFFERS = "policy-differs"
@@ -68,6 +69,7 @@ _NEXT_STEPS: Final[Mapping[Fault, str]] = {
     Fault.PAYLOAD_WITHHELD: "ask for a bundle that holds the payload",
     Fault.NOT_DERIVABLE: "ask for the payload, or for the entry that records its erasure",
     Fault.CONTENT_ERASED: "ask who asked for it, if that does not go without saying",
+    Fault.ERASURE_MISDIRECTED: "ask the person whose content went, and who erased it",
     Fault.ENGINE_ABSENT: "check with the engine that the finding names",
     Fault.POLICY_DIFFERS: "ask for the policy text that was in force",
     Fault.POLICY_UNSIGNED: "ask who put these policies in force",

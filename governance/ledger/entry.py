@@ -45,6 +45,7 @@ from governance.ids import (
 )
 
 __all__ = [
+    "ABOUT_KEYS",
     "RUN_START",
     "Draft",
     "Entry",
@@ -113,6 +114,12 @@ class Kind(StrEnum):
     LOG_ARCHIVED = "log.archived"
     BUNDLE_EXPORTED = "bundle.exported"
     ACCESS_REFUSED = "access.refused"
+
+
+ABOUT_KEYS: Final = frozenset(
+    {Kind.LOG_CREATED, Kind.KEY_ADDED, Kind.KEY_RETIRED, Kind.KEY_COMPROMISED}
+)
+"""Entries that say who may sign."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from governance.ledger.checkpoint import VerifierKey, parse_verifier_key
 from governance.ledger.entry import Draft, Entry, Kind
 
 __all__ = [
-    "KEY_KINDS",
     "REASON_CHARS_MAX",
     "KeyHistory",
     "Term",
@@ -34,7 +33,6 @@ __all__ = [
     "signing_after",
 ]
 
-KEY_KINDS: Final = (Kind.KEY_ADDED, Kind.KEY_RETIRED, Kind.KEY_COMPROMISED)
 REASON_CHARS_MAX: Final = 500
 _FOR_EVER: Final = 2**63 - 1
 
@@ -63,7 +61,7 @@ class KeyHistory:
     begun: bool = False
 
     def follow(self, seq: int, kind: str, body: Mapping[str, Any]) -> Iterator[str]:
-        """Take an entry of `log.created` or of `KEY_KINDS`; yield what is wrong with it. Total."""
+        """Take an entry of `ABOUT_KEYS`; yield what is wrong with it. Total."""
         try:
             yield from self._follow(seq, kind, body)
         except (KeyError, TypeError, AttributeError, InvalidInputError):

@@ -15,9 +15,9 @@ from governance.ids import Digest
 from governance.ledger.archived import Archived, read_archived
 from governance.ledger.chain import Chain
 from governance.ledger.checkpoint import Checkpoint, note_text, parse_checkpoint
-from governance.ledger.entry import Kind, leaf_hash, read_entry
+from governance.ledger.entry import ABOUT_KEYS, Kind, leaf_hash, read_entry
 from governance.ledger.evidence import Evidence, TileReader
-from governance.ledger.keys import KEY_KINDS, KeyHistory
+from governance.ledger.keys import KeyHistory
 from governance.ledger.manifest import HASHES
 from governance.ledger.merkle import Edge
 from governance.ledger.parts import OneRun, Part, Span, filled, gap, may_lack
@@ -38,8 +38,7 @@ _LEAVES_MAX: Final = 1_024
 _ERASED: Final = Kind.PAYLOAD_ERASED.value
 _ARCHIVED: Final = Kind.LOG_ARCHIVED.value
 _NO_HASH: Final = Digest(bytes(32))
-_KEYS: Final = frozenset({Kind.LOG_CREATED.value, *(kind.value for kind in KEY_KINDS)})
-_TOLD: Final = frozenset({_ERASED, _ARCHIVED, *_KEYS})
+_TOLD: Final = frozenset({_ERASED, _ARCHIVED, *(kind.value for kind in ABOUT_KEYS)})
 """Entries that say something about others, or about who may sign."""
 
 
@@ -164,7 +163,7 @@ class Walk:
         if kind == _ERASED:
             since = seq if isinstance(self._part, OneRun) else self.chain.first or 0
             self._payloads.erase(seq, fields["actor"], body, since)
-        elif kind in _KEYS:
+        elif kind in ABOUT_KEYS:
             where = Where(file, line, seq)
             for problem in self.keys.follow(seq, kind, body):
                 self._findings.add(Verdict.TRUST, Flaw.KEYS_DIFFER, where, problem)

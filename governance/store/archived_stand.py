@@ -11,8 +11,7 @@ from typing import Final
 from governance.errors import InvalidInputError, TamperedError
 from governance.ids import Digest, Micros, RunId
 from governance.ledger.archived import Archived, read_archived
-from governance.ledger.entry import Kind, read_entry
-from governance.ledger.keys import KEY_KINDS
+from governance.ledger.entry import ABOUT_KEYS, Kind, read_entry
 from governance.ledger.merkle import Edge
 from governance.ledger.parts import filled, gap
 from governance.ports import RunHead
@@ -87,4 +86,4 @@ def _archived(connection: sqlite3.Connection) -> Archived | None:
 
 def _names_keys(connection: sqlite3.Connection, seq: int) -> bool:
     row = connection.execute(_RAW, (seq,)).fetchone()
-    return row is not None and read_entry(row[0]).kind in {Kind.LOG_CREATED, *KEY_KINDS}
+    return row is not None and read_entry(row[0]).kind in ABOUT_KEYS

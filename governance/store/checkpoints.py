@@ -23,8 +23,8 @@ from governance.ledger.checkpoint import (
     sign_checkpoint,
 )
 from governance.ledger.cosignature import add_signatures
-from governance.ledger.entry import Kind
-from governance.ledger.keys import KEY_KINDS, signing_after
+from governance.ledger.entry import ABOUT_KEYS
+from governance.ledger.keys import signing_after
 from governance.ports import Head, Reader, Signer
 
 __all__ = [
@@ -167,7 +167,7 @@ class Charter:
 
 def refuse_strangers(reader: Reader, signers: Sequence[Signer]) -> None:
     """Raise RefusedError unless one of `signers` holds a key that the log names as signing from here on."""
-    latest = reader.latest((Kind.LOG_CREATED, *KEY_KINDS))
+    latest = reader.latest(ABOUT_KEYS)
     signing = [] if latest is None else signing_after(latest.entry)
     if not any(signer.verifier_key in signing for signer in signers):
         raise RefusedError(

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from governance.errors import InvalidInputError
 from governance.ids import Digest, Micros, Origin, RequestId, RunId, SubjectId
 from governance.ledger.checkpoint import VerifierKey
-from governance.ledger.entry import RUN_START, Entry, Kind, leaf_hash, read_entry
-from governance.ledger.keys import KEY_KINDS, KeyHistory
+from governance.ledger.entry import ABOUT_KEYS, RUN_START, Entry, Kind, leaf_hash, read_entry
+from governance.ledger.keys import KeyHistory
 from governance.ledger.merkle import Edge, Node, completed_by
 from governance.ledger.report import Flaw
 from governance.ports import RunHead
@@ -26,8 +26,6 @@ from governance.store.projection import Tip, advance, latest_keys, request_of, s
 from governance.store.rows import LINK_BYTES, entry_index
 
 __all__ = ["Difference", "EntryRow", "Memory", "Reckoning", "Say", "Stand", "keys_at"]
-
-_ABOUT_KEYS: Final = frozenset({Kind.LOG_CREATED, *KEY_KINDS})
 
 Say: TypeAlias = Callable[[str, str, int | None, str], None]
 """Takes a finding: its kind, table and column, the entry it is about, and a message."""
@@ -198,7 +196,7 @@ class Reckoning:
     def _gather(self, entry: Entry) -> None:
         for key in latest_keys(entry):
             self.latest[key] = entry.seq
-        if entry.kind in _ABOUT_KEYS:
+        if entry.kind in ABOUT_KEYS:
             self.about_keys.append(entry)
         self.nodes |= completed_by(entry.hash, self.tip.edge)
         self._gather_start(entry)

@@ -1087,13 +1087,15 @@ def without(history: Iterable[Record], *lost: tuple[Kind, str]) -> list[Record]:
     return [strip(record) for record in history]
 
 
-def erased(history: Iterable[Record], *lost: tuple[Kind, str]) -> list[Record]:
+def erased(
+    history: Iterable[Record], *lost: tuple[Kind, str], subject: str = "user:customer"
+) -> list[Record]:
     """Erase payloads as the law wants it: gone, and an entry that says so."""
     story = Story(history)
     for step in list(story.steps):
         for kind, name in lost:
             if step.kind is kind and name in step.payloads:
-                body = {"subject": "user:7f3k9q", "targets": [[story.seq(step), [name]]]}
+                body = {"subject": subject, "targets": [[story.seq(step), [name]]]}
                 entry = story.after(story.steps[-1], Kind.PAYLOAD_ERASED, body)
                 entry.run = None
     return without(story.seal(), *lost)
@@ -1142,6 +1144,46 @@ def test_beyond_what_can_be_remembered_nothing_is_excused(monkeypatch, bound) ->
     report = check(erased(desk(), LOST[0]))
     assert report.verdict is Status.FAILED
     assert report.skipped > 0
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("lost", LOST, ids=str)
+def test_nobody_s_content_goes_under_the_name_of_somebody_else(lost: tuple[Kind, str]) -> None:
+    history = erased(desk(), lost, subject="user:bystander")
+    report = check(history)
+    told = [f for f in report.findings if f.kind == "erasure-misdirected"]
+    assert report.verdict is Status.FAILED
+    assert len(told) == len([r for r in history if r.entry.kind is Kind.PAYLOAD_ERASED])
+    about = history[told[0].seq or 0].entry.body["targets"][0][0]
+    assert told[0].message == (
+        f"in the name of `user:bystander` went payload `{lost[1]}` of entry {about},"
+        " which belongs to `user:customer`"
+    )
+
+
+def test_a_note_belongs_to_who_wrote_it_and_to_whom_it_is_about() -> None:
+    voted = (Kind.APPROVAL_VOTED, "note")
+    voters = [r.entry.actor for r in desk() if "note" in r.payloads]
+
+    def misdirected(subject: str) -> list[str]:
+        found = check(erased(desk(), voted, subject=subject)).findings
+        return [f.message for f in found if f.kind == "erasure-misdirected"]
+
+    assert misdirected("user:customer") == []
+    assert len(misdirected("user:bystander")) == len(voters) > 1
+    for voter in voters:
+        others = [other for other in voters if other != voter]
+        told = misdirected(voter)
+        assert len(told) == len(others)
+        assert all(f"`{other}`" in line for line, other in zip(told, others, strict=True))
+
+
+@pytest.mark.attack
+def test_what_belongs_to_nobody_is_nobody_s_to_erase() -> None:
+    report = check(erased(desk(), (Kind.TOOL_REGISTERED, "schema")))
+    assert "which belongs to nobody" in next(
+        f.message for f in report.findings if f.kind == "erasure-misdirected"
+    )
 
 
 def test_nobody_can_have_the_rules_erased() -> None:
