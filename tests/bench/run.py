@@ -74,6 +74,7 @@ GROUPS: Final = {
         Row("kept of the tree, 2^40 - 1 entries", bench_tree.state_kilobytes, 1.3, unit="KB"),
         Row("verification / sha256 of the same file", bench_verify.against_sha256, 1 / 25, False),
         Row("verification / parse + rfc8785", bench_verify.against_rfc8785, 8, at_most=False),
+        Row("its floor / parse + rfc8785", bench_verify.floor_against_rfc8785),
     ),
     "memory": (
         Row(
