@@ -8,14 +8,15 @@ again does (3). Asking twice does nothing twice.
 A person's row in the directory (name, roles, token) goes with (1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from governance.errors import ConflictError, InvalidInputError, RefusedError
+from governance.holds import Hold, refuse_held
 from governance.ids import Micros, RunId, SubjectId
 from governance.ledger.erasure import Belonging, Erasure
-from governance.ports import Clock, Person, Store, Transaction
+from governance.ports import Clock, Store, Transaction
 
 __all__ = ["ERASER", "REASON_CHARS_MAX", "Erased", "erase", "survey"]
 
@@ -38,18 +39,24 @@ class Erased:
     scrubbed: bool = False
 
 
-def survey(store: Store, clock: Clock, subject: SubjectId) -> Erased:
-    """Tell what an erasure would take. Raises ConflictError when it could not be done now."""
+def survey(
+    store: Store, clock: Clock, subject: SubjectId, holds: Callable[[], Sequence[Hold]]
+) -> Erased:
+    """Tell what an erasure would take. Raises as `erase` does when it could not be done now."""
     now = clock()
-    return store.write(lambda tx: _survey(tx, subject, now))
+    return store.write(lambda tx: _survey(tx, subject, now, holds()))
 
 
-def erase(store: Store, clock: Clock, subject: SubjectId, by: Person, reason: str) -> Erased:
-    """Erase everything that belongs to `subject`, for ever.
+def erase(
+    store: Store, clock: Clock, erasure: Erasure, holds: Callable[[], Sequence[Hold]]
+) -> Erased:
+    """Erase everything that belongs to the subject of `erasure`, for ever.
 
-    Raises RefusedError when `by` may not, ConflictError while content is still needed: by a run that has
-    not ended, or by a driver that may still write.
+    `holds` reads the legal holds; it is asked within the transaction, so none that is there by then is
+    passed over. Raises RefusedError when who asks may not or content is under hold, ConflictError while it
+    is still needed: by a run that has not ended, or by a driver that may still write.
     """
+    subject, reason = erasure.subject, erasure.reason
     if not reason.strip() or len(reason) > REASON_CHARS_MAX:
         raise InvalidInputError(
             f"a reason of `{len(reason)}` characters was given",
@@ -58,12 +65,12 @@ def erase(store: Store, clock: Clock, subject: SubjectId, by: Person, reason: st
     now = clock()
 
     def work(tx: Transaction) -> Erased:
-        _check_right(tx, by, subject)
-        found = _survey(tx, subject, now)
+        _check_right(tx, erasure.by, subject)
+        found = _survey(tx, subject, now, holds())
         if not found.payloads and not found.person:
             return found
         at = max(now, tx.head().ts)
-        records = tx.erase(Erasure(subject, by.subject, reason), at)
+        records = tx.erase(erasure, at)
         tx.people.drop(subject)
         entries = tuple(record.entry.seq for record in records)
         return Erased(subject, found.payloads, found.runs, found.person, entries)
@@ -72,21 +79,22 @@ def erase(store: Store, clock: Clock, subject: SubjectId, by: Person, reason: st
     return Erased(done.subject, done.payloads, done.runs, done.person, done.entries, store.scrub())
 
 
-def _check_right(tx: Transaction, by: Person, subject: SubjectId) -> None:
-    known = tx.people.by_subject(by.subject)
+def _check_right(tx: Transaction, by: SubjectId, subject: SubjectId) -> None:
+    known = tx.people.by_subject(by)
     if known is None or not known.active or ERASER not in known.roles:
         raise RefusedError(
-            f"`{by.subject}` may not erase anybody's data", hint=f"somebody with role {ERASER} may"
+            f"`{by}` may not erase anybody's data", hint=f"somebody with role {ERASER} may"
         )
-    if by.subject == subject:
+    if by == subject:
         raise RefusedError(
             "nobody erases their own data", hint=f"let another {ERASER} do it, and answer for it"
         )
 
 
-def _survey(tx: Transaction, subject: SubjectId, now: Micros) -> Erased:
+def _survey(tx: Transaction, subject: SubjectId, now: Micros, holds: Sequence[Hold]) -> Erased:
     found = tx.belongings(subject)
     runs = _runs_of(found)
+    refuse_held(holds, subject, runs)
     _check_over(tx, runs, subject, max(now, tx.head().ts))
     return Erased(
         subject=subject,

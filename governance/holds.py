@@ -11,7 +11,7 @@ nothing is archived while it cannot.
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,9 +20,8 @@ from typing import Any, Final
 
 from governance.canonical import JSON, parse_json, payload_bytes
 from governance.errors import ConflictError, InvalidInputError, RefusedError, UnavailableError
-from governance.ids import Micros, SubjectId, parse_run_id, parse_subject_id
+from governance.ids import Micros, RunId, SubjectId, parse_run_id, parse_subject_id
 from governance.ledger.entry import Entry
-from governance.ports import Store
 
 __all__ = ["WHY_CHARS_MAX", "Hold", "On", "lift_hold", "put_hold", "read_holds", "refuse_held"]
 
@@ -129,10 +128,8 @@ def lift_hold(path: Path, on: On, name: str) -> Hold:
     return lifted[0]
 
 
-def refuse_held(store: Store, subject: SubjectId, holds: Sequence[Hold]) -> None:
-    """Raise RefusedError when content of `subject` is under hold: theirs, or that of a run they were in."""
-    theirs = store.write(lambda tx: tx.belongings(subject))
-    runs = {one.run for one in theirs}
+def refuse_held(holds: Sequence[Hold], subject: SubjectId, runs: Collection[RunId]) -> None:
+    """Raise RefusedError when content of `subject` is under hold: all of it, or that of one of its `runs`."""
     for hold in holds:
         if hold.name == subject if hold.on is On.SUBJECT else hold.name in runs:
             raise RefusedError(

@@ -46,16 +46,19 @@ def erase(  # noqa: PLR0913  # each is an option of the command line
     from governance.config import Home
     from governance.erasure import erase as do
     from governance.erasure import survey
-    from governance.holds import read_holds, refuse_held
+    from governance.holds import read_holds
+    from governance.ledger.erasure import Erasure
 
-    whose = parse_subject_id(subject)
+    whose, file = parse_subject_id(subject), Home.find(home).holds
     with Governance.without_rules(home) as governance:
         person = somebody(governance.store, by, token)
-        refuse_held(governance.store, whose, read_holds(Home.find(home).holds))
+        store, clock = governance.store, governance.clock
         if dry_run:
-            done = survey(governance.store, governance.clock, whose)
+            done = survey(store, clock, whose, lambda: read_holds(file))
         else:
-            done = do(governance.store, governance.clock, whose, person, reason)
+            done = do(
+                store, clock, Erasure(whose, person.subject, reason), lambda: read_holds(file)
+            )
     if json:
         return show_json(_told(done, dry_run=dry_run))
     say(facts(_lines(done, dry_run=dry_run)))

@@ -304,7 +304,7 @@ import os, signal, sys
 from governance import Governance
 from governance.erasure import erase
 from governance.ids import SubjectId
-from governance.ledger.entry import Draft, Kind
+from governance.ledger.erasure import Erasure
 from governance.store import keyring, transaction
 
 def die(*_):
@@ -319,8 +319,7 @@ elif where == "after the keys":
     destroy = keyring.Keyring.destroy
     keyring.Keyring.destroy = lambda self, numbers: (destroy(self, numbers), die())
 gov = Governance.open(home)
-by = gov.store.read(lambda r: r.people.by_subject(operator))
-erase(gov.store, gov.clock, SubjectId("user:ana"), by, "asked for it")
+erase(gov.store, gov.clock, Erasure(SubjectId("user:ana"), SubjectId(operator), "asked for it"), tuple)
 """
 
 

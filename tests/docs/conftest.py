@@ -27,6 +27,7 @@ from governance.errors import RefusedError
 from governance.ids import Micros, Origin, SubjectId
 from governance.ledger.checkpoint import Checkpoint, sign_checkpoint, sign_note
 from governance.ledger.entry import Draft, Kind, Record
+from governance.ledger.erasure import Erasure
 from governance.ledger.merkle import EMPTY_ROOT
 from governance.policy.document import load_policies
 from governance.policy.signature import Signed
@@ -160,7 +161,7 @@ def tell(gov: Governance) -> None:
     recovery.resolve(gov.store, gov.clock, ("r6", "r6/1.0"), said, op)
     assert agent.resume("r6").status == "completed"
     desk(gov, say(), tools=(other_put,)).run("go", run_id="r7")
-    erase(gov.store, gov.clock, eve.subject, op, "left the company")
+    erase(gov.store, gov.clock, Erasure(eve.subject, op.subject, "left the company"), tuple)
 
 
 def signed(texts: dict[str, str], signer: KeySigner) -> dict[str, str]:

@@ -15,6 +15,7 @@ from governance.cli import main
 from governance.config import Home
 from governance.erasure import ERASER, erase
 from governance.ids import Origin, SubjectId
+from governance.ledger.erasure import Erasure
 
 RULES = """
 policy: desk
@@ -88,7 +89,8 @@ def evidence(tmp_path_factory) -> Evidence:
             signer, uid = gov.signer, held.uid
             other = DurableAgent(Plays(say()), (), governance=gov, name="desk")
             other.run("forget me", run_id="run-erased", principal=Principal(GONE))
-            erase(gov.store, gov.clock, GONE, person(gov, "eve", ERASER), "asked for it")
+            eve = person(gov, "eve", ERASER).subject
+            erase(gov.store, gov.clock, Erasure(GONE, eve, "asked for it"), tuple)
         where = ["--home", str(folder / "home")]
         assert main(["export", str(folder / "bundle"), *where]) == 0
         assert main(["receipt", uid, "--out", str(folder / "receipt"), *where]) == 0

@@ -12,6 +12,7 @@ from governance import Governance, Principal, people
 from governance.canonical import ENTRY_BYTES_MAX
 from governance.erasure import REASON_CHARS_MAX, Erased, erase, survey
 from governance.errors import ConflictError, InvalidInputError, RefusedError
+from governance.holds import Hold, On
 from governance.ids import Digest, Micros, Origin, SubjectId
 from governance.lawful.cards import card_of
 from governance.lawful.check import check
@@ -70,17 +71,40 @@ def go(gov, who: SubjectId, run: str, *turns):
 
 
 def do(gov, op, subject=ANA, reason="she asked for it"):
-    return erase(gov.store, gov.clock, subject, op, reason)
+    return erase(gov.store, gov.clock, Erasure(subject, op.subject, reason), tuple)
 
 
 def records(gov):
     return gov.store.read(lambda reader: reader.records())
 
 
+@pytest.mark.parametrize(("on", "name"), [(On.SUBJECT, ANA), (On.RUN, "r1")])
+def test_what_is_under_hold_stays_also_when_the_hold_comes_at_the_last_moment(gov, op, on, name):
+    go(gov, ANA, "r1")
+    go(gov, BEN, "r2")
+    hold = Hold(on, name, op.subject, "court order", Micros(1))
+    asked = []
+
+    def holds():
+        asked.append(len(records(gov)))  # read while the erasure is under way
+        return (hold,)
+
+    before = len(records(gov))
+    for act in (
+        lambda who: erase(gov.store, gov.clock, Erasure(who, op.subject, "asked"), holds),
+        lambda who: survey(gov.store, gov.clock, who, holds),
+    ):
+        with pytest.raises(RefusedError, match=f"content of `{ANA}` is under hold: {on} `{name}`"):
+            act(ANA)
+    assert len(records(gov)) == before
+    assert asked == [before, before]
+    assert erase(gov.store, gov.clock, Erasure(BEN, op.subject, "asked"), holds).payloads
+
+
 def test_everything_of_the_subject_goes_and_what_remains_is_lawful(gov, op):
     go(gov, ANA, "r1", calls(call("look", id="a1")), say("for ana"))
     go(gov, BEN, "r2", calls(call("look", id="b1")), say("for ben"))
-    assert survey(gov.store, gov.clock, ANA) == Erased(ANA, payloads=7, runs=1, person=False)
+    assert survey(gov.store, gov.clock, ANA, tuple) == Erased(ANA, payloads=7, runs=1, person=False)
     before = len(records(gov))
     done = do(gov, op)
     assert done == Erased(ANA, 7, 1, person=False, entries=(before,), scrubbed=True)
@@ -128,7 +152,7 @@ def test_while_a_run_is_open_its_content_stays_the_voter_s_too(gov, op):
         with pytest.raises(ConflictError, match=r"run `r1` with content of .* has not ended"):
             do(gov, op, subject)
         with pytest.raises(ConflictError, match="governance runs cancel"):
-            survey(gov.store, gov.clock, subject)
+            survey(gov.store, gov.clock, subject, tuple)
     assert list(records(gov)) == list(before)
 
 
