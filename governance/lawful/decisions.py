@@ -32,6 +32,7 @@ __all__ = ["derive", "take_decision"]
 TOOL_NAME_CHARS: Final = 64
 """How much is recorded of the name of a tool that there is not."""
 
+_SCALARS: Final = frozenset({str, int, bool, type(None)})
 _OUTCOME: Final = (
     *("effect", "tier", "policy", "rules", "reasons", "steps", "demands", "errors", "shadow"),
 )
@@ -317,6 +318,8 @@ def _definition(body: Mapping[str, Any]) -> Digest | None:
 
 def _same(one: object, other: object) -> bool:
     """Compare as JSON, where `1` is not `true`."""
+    if type(one) is type(other) and type(one) in _SCALARS:  # most of what is compared
+        return one == other
     return payload_bytes(one) == payload_bytes(other)
 
 
