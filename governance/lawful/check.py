@@ -120,6 +120,9 @@ class _Walk:
         for case in self._cases.values():
             take_unfinished(case, self.found)
         self._absences.finish()
+        if self._erasures.is_full:
+            message = "more content is absent than can be remembered: whose it was is not judged"
+            self.found.add(Fault.ERASURE_MISDIRECTED, None, message, Status.NOT_CHECKED)
 
     def _take(self, record: Record) -> None:
         entry = record.entry

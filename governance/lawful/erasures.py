@@ -23,9 +23,10 @@ NOBODY: Final = "nobody"
 
 
 class Erasures:
-    """Remembers whose content is absent. What is beyond the bounds belongs to nobody that is known."""
+    """Remembers whose content is absent; `is_full` once there was more of it than can be remembered."""
 
     def __init__(self) -> None:
+        self.is_full = False
         self._absent = Absent()
         self._numbers = dict[tuple[SubjectId, ...], int]()
         self._owners = list[tuple[SubjectId, ...]]()
@@ -36,9 +37,13 @@ class Erasures:
         absent = [name for name in entry.payloads if name not in record.payloads]
         if not absent:
             return
-        owners = self._number(_owners(entry, started))
-        for name in absent:
-            self._absent.add(entry.seq, name, owners)
+        owners = _owners(entry, started)
+        if owners not in self._numbers and len(self._owners) >= OWNERS_MAX:
+            self.is_full = True
+            return
+        number = self._number(owners)
+        kept = [self._absent.add(entry.seq, name, number) for name in absent]
+        self.is_full = self.is_full or not all(kept)
 
     def misdirected(self, seq: int, body: Mapping[str, Any]) -> tuple[int, str]:
         """Tell how many payloads the `payload.erased` entry at `seq` took that are not its subject's, and
@@ -54,8 +59,6 @@ class Erasures:
         return count, first
 
     def _number(self, owners: tuple[SubjectId, ...]) -> int:
-        if owners not in self._numbers and len(self._owners) >= OWNERS_MAX:
-            owners = ()
         if owners not in self._numbers:
             self._numbers[owners] = len(self._owners)
             self._owners.append(owners)

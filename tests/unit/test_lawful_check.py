@@ -1179,6 +1179,39 @@ def test_a_note_belongs_to_who_wrote_it_and_to_whom_it_is_about() -> None:
 
 
 @pytest.mark.attack
+def test_what_goes_among_somebody_s_own_content_is_counted_and_the_first_of_it_named() -> None:
+    story = Story(desk())
+    mine, others = story.find(Kind.RUN_STARTED), story.find(Kind.POLICY_ACTIVATED)
+    tool = story.find(Kind.TOOL_REGISTERED)
+    targets = [
+        [step.was, [name]] for step, name in ((tool, "schema"), (mine, "input"), (others, "text"))
+    ]
+    body = {"subject": "user:customer", "targets": targets}
+    story.after(story.steps[-1], Kind.PAYLOAD_ERASED, body).run = None
+    gone = {(seq, name) for seq, (name,) in targets}
+    history = [
+        replace(r, payloads={n: p for n, p in r.payloads.items() if (r.entry.seq, n) not in gone})
+        for r in story.seal()
+    ]
+    (told,) = [f for f in check(history).findings if f.kind == "erasure-misdirected"]
+    assert told.message == (
+        f"in the name of `user:customer` went payload `schema` of entry {tool.was},"
+        " which belongs to nobody, and 1 more of others"
+    )
+
+
+@pytest.mark.parametrize("bound", ["lawful.erasures.OWNERS_MAX", "ledger.absent.ABSENT_MAX"])
+def test_whose_content_it_was_is_not_judged_beyond_what_can_be_remembered(
+    monkeypatch, bound
+) -> None:
+    monkeypatch.setattr(f"governance.{bound}", 0)
+    monkeypatch.setattr("governance.ledger.absent.ODD_MAX", 0)
+    report = check(erased(desk(), LOST[2]))
+    (told,) = [f for f in report.findings if f.kind == "erasure-misdirected"]
+    assert (told.status, report.verdict) == (Status.NOT_CHECKED, Status.NOT_CHECKED)
+
+
+@pytest.mark.attack
 def test_what_belongs_to_nobody_is_nobody_s_to_erase() -> None:
     report = check(erased(desk(), (Kind.TOOL_REGISTERED, "schema")))
     assert "which belongs to nobody" in next(
