@@ -121,6 +121,20 @@ def test_an_envelope_is_nothing_to_a_key_that_signs_notes():
         load(files(signed(text(DESK, STOP)).to_text()), LOGS.verifier_key)
 
 
+def test_empty_fields_may_be_left_out_and_lists_and_texts_end():
+    empty = Envelope("", b"", ())
+    for written in ("{}", '{"signatures": []}', '{"payload": "", "payloadType": "", "keyid": "x"}'):
+        assert parse_envelope(written) == empty
+    assert parse_envelope('{"signatures": [{}, {"sig": ""}]}').signatures == (b"", b"")
+    assert len(parse_envelope(json.dumps({"signatures": [{}] * 100})).signatures) == 100
+    with pytest.raises(InvalidInputError, match="exceeds 524288"):
+        parse_envelope(" " * 512 * 1024 + "{}")
+
+
+def test_the_type_is_written_as_it_is_published():
+    assert POLICY_SET == "application/vnd.governance.policy-set.v1"
+
+
 OTHERS = {
     "Ed25519": pem(ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32)),
     "P-384": pem(ec.derive_private_key(4711, ec.SECP384R1())),
