@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from governance.base64_text import from_base64, to_base64
 from governance.config import Home, environment_name, policy_key
 from governance.errors import ConflictError, InvalidInputError, RefusedError
 from governance.gate import Environment
@@ -122,7 +123,7 @@ class KeySigner:
         """Write the key as C2SP notes tools do: `PRIVATE+KEY+<name>+<hash>+<base64>`."""
         key_id = self.verifier_key.split("+")[1]
         kind = parse_verifier_key(self.verifier_key).kind
-        seed = base64.b64encode(bytes([kind]) + self._private.private_bytes_raw()).decode()
+        seed = to_base64(bytes([kind]) + self._private.private_bytes_raw())
         return f"{KEY_PREFIX}{self.origin}+{key_id}+{seed}"
 
 
@@ -131,11 +132,8 @@ def _parse_key(text: str, path: Path, kind: KeyType) -> tuple[Origin, bytes]:
     parts = text.removeprefix(KEY_PREFIX).split("+", 2)
     if not text.startswith(KEY_PREFIX) or len(parts) != 3:  # noqa: PLR2004  # name, hash, key
         raise malformed
-    try:
-        raw = base64.b64decode(parts[2], validate=True)
-    except ValueError as exc:
-        raise malformed from exc
-    if len(raw) != 33 or raw[0] != kind:  # noqa: PLR2004  # type byte and seed
+    raw = from_base64(parts[2])
+    if raw is None or len(raw) != 33 or raw[0] != kind:  # noqa: PLR2004  # type byte and seed
         raise malformed
     signer = KeySigner.from_seed(parse_origin(parts[0]), raw[1:], kind)
     if signer.to_text() != text:

@@ -32,6 +32,7 @@ __all__ = [
     "JSON_DEPTH_MAX",
     "PAYLOAD_BYTES_MAX",
     "SALT_BYTES",
+    "SCALARS",
     "CanonicalError",
     "commitment",
     "digest",
@@ -58,7 +59,7 @@ SALT_BYTES: Final = 32
 _SAFE_INT: Final = 2**53
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1  # floats from 2^63 on print as integers, and must read back
-_FLAT: Final = frozenset({str, int, bool, type(None)})
+SCALARS: Final = frozenset({str, int, bool, type(None)})
 _COMMITMENT_LABEL: Final = b"governance/payload/v1"
 _FIXED_DIGITS_MAX: Final = 21
 _LEADING_ZEROS_MAX: Final = 6
@@ -179,7 +180,7 @@ def is_plain(value: object, depth: int) -> bool:
     """Tell whether `value` holds only texts, whole numbers, booleans, nulls, lists and dicts, nested at
     most `depth` deep. Sizes, keys and the texts themselves are the reader's business."""
     kind = type(value)
-    if kind in _FLAT:
+    if kind in SCALARS:
         return True
     if depth <= 0:
         return False
@@ -189,11 +190,11 @@ def is_plain(value: object, depth: int) -> bool:
         items = cast("list[object]", value)
     else:
         return False
-    if _FLAT.issuperset(map(type, items)):
+    if SCALARS.issuperset(map(type, items)):
         return True
     depth -= 1
     for item in items:  # noqa: SIM110  # most items are flat, and a step of a generator each would cost more
-        if type(item) not in _FLAT and not is_plain(item, depth):
+        if type(item) not in SCALARS and not is_plain(item, depth):
             return False
     return True
 

@@ -127,7 +127,7 @@ def sign(  # noqa: PLR0913 - one parameter an option
                 hint="give `--key`, or `--to-sign`, or `--signature` and `--public-key`",
             )
     place, versions = out or _beside(paths), dict(signed.versions)
-    _replace(place, text)
+    _replace(place, text.encode())
     if json:
         return show_json({"signature": str(place), "versions": versions, "key": pinned})
     named = ", ".join(f"{plain(policy)} {version}" for policy, version in versions.items())
@@ -205,12 +205,12 @@ def _beside(paths: Sequence[Path]) -> Path:
     return first
 
 
-def _replace(place: Path, content: str | bytes) -> None:
+def _replace(place: Path, content: bytes) -> None:
     """Put the whole file in place at once: a program that reloads reads the old signature or the new."""
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)

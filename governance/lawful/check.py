@@ -120,7 +120,7 @@ class _Walk:
         for case in self._cases.values():
             take_unfinished(case, self.found)
         self._absences.finish()
-        if self._erasures.is_full:
+        if self._erasures.is_short:
             message = "more content is absent than can be remembered: whose it was is not judged"
             self.found.add(Fault.ERASURE_MISDIRECTED, None, message, Status.NOT_CHECKED)
 

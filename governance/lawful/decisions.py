@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from governance.approval.model import SECOND
-from governance.canonical import JSON, payload_bytes
+from governance.canonical import JSON, SCALARS, payload_bytes
 from governance.ids import Digest, parse_digest
 from governance.lawful.books import Activation, Books
 from governance.lawful.case import Call, Case, Phase
@@ -32,7 +32,6 @@ __all__ = ["derive", "take_decision"]
 TOOL_NAME_CHARS: Final = 64
 """How much is recorded of the name of a tool that there is not."""
 
-_SCALARS: Final = frozenset({str, int, bool, type(None)})
 _OUTCOME: Final = (
     *("effect", "tier", "policy", "rules", "reasons", "steps", "demands", "errors", "shadow"),
 )
@@ -318,7 +317,7 @@ def _definition(body: Mapping[str, Any]) -> Digest | None:
 
 def _same(one: object, other: object) -> bool:
     """Compare as JSON, where `1` is not `true`."""
-    if type(one) is type(other) and type(one) in _SCALARS:  # most of what is compared
+    if type(one) is type(other) and type(one) in SCALARS:  # most of what is compared
         return one == other
     return payload_bytes(one) == payload_bytes(other)
 

@@ -23,10 +23,12 @@ NOBODY: Final = "nobody"
 
 
 class Erasures:
-    """Remembers whose content is absent; `is_full` once there was more of it than can be remembered."""
+    """Remembers whose content is absent. `is_short` once an erasure may have taken what was not remembered,
+    because there was more than can be."""
 
     def __init__(self) -> None:
-        self.is_full = False
+        self.is_short = False
+        self._is_full = False
         self._absent = Absent()
         self._numbers = dict[tuple[SubjectId, ...], int]()
         self._owners = list[tuple[SubjectId, ...]]()
@@ -39,11 +41,11 @@ class Erasures:
             return
         owners = _owners(entry, started)
         if owners not in self._numbers and len(self._owners) >= OWNERS_MAX:
-            self.is_full = True
+            self._is_full = True
             return
         number = self._number(owners)
-        kept = [self._absent.add(entry.seq, name, number) for name in absent]
-        self.is_full = self.is_full or not all(kept)
+        for name in absent:
+            self._is_full |= not self._absent.add(entry.seq, name, number)
 
     def misdirected(self, seq: int, body: Mapping[str, Any]) -> tuple[int, str]:
         """Tell how many payloads the `payload.erased` entry at `seq` took that are not its subject's, and
@@ -51,6 +53,8 @@ class Erasures:
         count, first, subject = 0, "", body["subject"]
         for target, name in erasure_targets(seq, body):
             number = self._absent.pop(target, name)
+            if number is None:
+                self.is_short |= self._is_full
             if number is None or subject in self._owners[number]:
                 continue
             count += 1

@@ -18,8 +18,6 @@ Everything parses from one spelling only. Unknown keys are passed over, since no
 of others; a *known* key whose signature is wrong condemns the note.
 """
 
-import base64
-import binascii
 import functools
 import hashlib
 import re
@@ -31,6 +29,7 @@ from typing import Final, Protocol
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from governance.base64_text import from_base64, to_base64
 from governance.errors import InvalidInputError, RefusedError, TamperedError
 from governance.ids import Digest, Origin
 from governance.ledger.curve import is_sound_key
@@ -157,7 +156,7 @@ class Signature:
     @property
     def line(self) -> str:
         """The one spelling of it, with its line end."""
-        return f"{_SIGNATURE_MARK}{self.name} {_to_base64(self.key_id + self.signature)}\n"
+        return f"{_SIGNATURE_MARK}{self.name} {to_base64(self.key_id + self.signature)}\n"
 
 
 def verifier_key(origin: Origin, public: bytes, kind: KeyType = KeyType.ED25519) -> str:
@@ -166,7 +165,7 @@ def verifier_key(origin: Origin, public: bytes, kind: KeyType = KeyType.ED25519)
 
 
 def format_verifier_key(key: VerifierKey) -> str:
-    return f"{key.name}+{key.id.hex()}+{_to_base64(bytes([key.kind]) + key.public)}"
+    return f"{key.name}+{key.id.hex()}+{to_base64(bytes([key.kind]) + key.public)}"
 
 
 @functools.lru_cache(maxsize=256)
@@ -178,7 +177,7 @@ def parse_verifier_key(text: str) -> VerifierKey:
     hint = "give it as `name+hash+base64`, exactly as `governance init` printed it"
     name, _, rest = text.partition("+")  # base64 may hold a plus, a name may not
     key_id, _, encoded = rest.partition("+")
-    material = _from_base64(encoded)
+    material = from_base64(encoded)
     if not material or material[0] not in set(KeyType):
         raise InvalidInputError(f"verifier key `{text[:160]}` is of no known type", hint=hint)
     key = VerifierKey(name, material[1:], KeyType(material[0]))
@@ -189,7 +188,7 @@ def parse_verifier_key(text: str) -> VerifierKey:
 
 def format_checkpoint(checkpoint: Checkpoint) -> str:
     """Write the text that is signed. Raises InvalidInputError for what could not be read back."""
-    head = f"{checkpoint.origin}\n{checkpoint.size}\n{_to_base64(checkpoint.root)}\n"
+    head = f"{checkpoint.origin}\n{checkpoint.size}\n{to_base64(checkpoint.root)}\n"
     text = head + "".join(f"{line}\n" for line in checkpoint.extensions)
     if parse_checkpoint(text) != checkpoint:
         raise InvalidInputError(f"checkpoint of `{checkpoint.origin[:80]}` cannot be written")
@@ -204,7 +203,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
     origin, size, root = lines[:_TEXT_LINES_MIN]
     if not _SIZE.fullmatch(size) or int(size) > _SIZE_MAX:
         raise InvalidInputError(f"checkpoint has malformed size `{size[:40]}`")
-    decoded = _from_base64(root)
+    decoded = from_base64(root)
     if decoded is None or len(decoded) != _ROOT_BYTES:
         raise InvalidInputError(f"checkpoint has malformed root `{root[:60]}`")
     return Checkpoint(origin, int(size), Digest(decoded), tuple(lines[_TEXT_LINES_MIN:]))
@@ -282,7 +281,7 @@ def read_note(note: str) -> tuple[str, list[Signature]]:
 def parse_signature(line: str) -> Signature:
     """Read one signature line without its end. Raises InvalidInputError."""
     name, space, encoded = line.removeprefix(_SIGNATURE_MARK).partition(" ")
-    decoded = _from_base64(encoded)
+    decoded = from_base64(encoded)
     if (
         not line.startswith(_SIGNATURE_MARK)
         or not space
@@ -301,15 +300,3 @@ def _is_name(name: str) -> bool:
 
 def _has_controls(text: str) -> bool:
     return _CONTROLS.search(text) is not None
-
-
-def _to_base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _from_base64(text: str) -> bytes | None:
-    try:
-        raw = base64.b64decode(text.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error):
-        return None
-    return raw if _to_base64(raw) == text else None

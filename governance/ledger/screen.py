@@ -69,9 +69,8 @@ class Screen:
                 and set(map(type, bodies)) == set(map(type, payloads)) == {dict}
                 and self._counts(entries)
                 and all(_HASH.fullmatch(text) for names in payloads for text in names.values())
-                and is_plain(
-                    list(bodies), JSON_DEPTH_MAX
-                )  # a list of bodies is as deep as an envelope
+                # A list of bodies is as deep as an envelope.
+                and is_plain(list(bodies), JSON_DEPTH_MAX)
             )
         except (ValueError, KeyError, TypeError):
             return None  # no JSON, an integer too large, a field missing or of another type

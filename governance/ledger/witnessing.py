@@ -20,13 +20,12 @@ A witness signs nothing smaller than, or inconsistent with, what it signed befor
 | `Fit` | 200 | none of these |
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from governance.base64_text import from_base64, to_base64
 from governance.errors import InvalidInputError, RefusedError, TamperedError
 from governance.ids import Digest
 from governance.ledger.checkpoint import (
@@ -137,7 +136,7 @@ def parse_submission(body: bytes) -> Submission:
 
 def format_submission(old: int, proof: Sequence[Digest], note: str) -> bytes:
     """Write a request. Raises InvalidInputError for what could not be read back."""
-    hashes = "".join(f"{base64.b64encode(node).decode()}\n" for node in proof)
+    hashes = "".join(f"{to_base64(node)}\n" for node in proof)
     body = f"old {old}\n{hashes}\n{note}".encode()
     parse_submission(body)
     return body
@@ -167,10 +166,7 @@ def judge_submission(
 
 
 def _parse_hash(line: str) -> Digest:
-    try:
-        raw = base64.b64decode(line.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error):
-        raw = b""
-    if len(raw) != _HASH_BYTES or base64.b64encode(raw).decode() != line:
+    raw = from_base64(line)
+    if raw is None or len(raw) != _HASH_BYTES:
         raise InvalidInputError(f"proof has a malformed line: `{line[:60]}`")
     return Digest(raw)

@@ -13,8 +13,6 @@ A **P-256 key** is pinned as PEM (SubjectPublicKeyInfo, RFC 5480), or in one lin
 DER>`. It is named by its fingerprint, the SHA-256 of that DER.
 """
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from governance.base64_text import from_base64, to_base64
 from governance.canonical import parse_json, payload_bytes
 from governance.errors import InvalidInputError
 
@@ -67,7 +66,7 @@ class P256Key:
     @property
     def text(self) -> str:
         """The key in one line."""
-        return _SPELT + base64.b64encode(self.public).decode()
+        return _SPELT + to_base64(self.public)
 
     def verifies(self, message: bytes, signature: bytes) -> bool:
         """Tell whether `signature` is this key's over `message`: ECDSA with SHA-256 (FIPS 186-5)."""
@@ -96,9 +95,9 @@ class Envelope:
 
     def to_text(self) -> str:
         """Write it as DSSE's JSON envelope, in a line."""
-        signatures = [{"sig": _to_base64(signature)} for signature in self.signatures]
+        signatures = [{"sig": to_base64(signature)} for signature in self.signatures]
         fields = {
-            "payload": _to_base64(self.payload),
+            "payload": to_base64(self.payload),
             "payloadType": self.kind,
             "signatures": signatures,
         }
@@ -126,8 +125,8 @@ def parse_envelope(text: str) -> Envelope:
         raise InvalidInputError(f"envelope has {len(found)} signatures, over {SIGNATURES_MAX}")
     return Envelope(
         kind,
-        _from_base64("payload", fields.get("payload", "")),
-        tuple(_from_base64("sig", _object(item).get("sig", "")) for item in found),
+        _bytes("payload", fields.get("payload", "")),
+        tuple(_bytes("sig", _object(item).get("sig", "")) for item in found),
     )
 
 
@@ -140,7 +139,7 @@ def parse_p256(text: str) -> P256Key:
     """Read a P-256 key. Raises InvalidInputError, also for keys of other kinds."""
     try:
         if text.startswith(_SPELT):
-            loaded = load_der_public_key(base64.b64decode(text[len(_SPELT) :], validate=True))
+            loaded = load_der_public_key(from_base64(text.removeprefix(_SPELT)) or b"")
         else:
             loaded = load_pem_public_key(text.encode())
         public = _on_curve(loaded).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -164,18 +163,9 @@ def _object(value: object) -> Mapping[str, object]:
     return cast("dict[str, object]", value)
 
 
-def _to_base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _from_base64(field: str, text: object) -> bytes:
-    """Read base64 of either alphabet, of which each value has one spelling."""
-    if isinstance(text, str):
-        plain = text.translate(_URL_SAFE)
-        try:
-            raw = base64.b64decode(plain.encode("ascii"), validate=True)
-        except (UnicodeEncodeError, binascii.Error):
-            raw = None
-        if raw is not None and _to_base64(raw) == plain:
-            return raw
-    raise InvalidInputError(f"`{field}` of the envelope is not base64")
+def _bytes(field: str, text: object) -> bytes:
+    """Read base64 of either alphabet."""
+    raw = from_base64(text.translate(_URL_SAFE)) if isinstance(text, str) else None
+    if raw is None:
+        raise InvalidInputError(f"`{field}` of the envelope is not base64")
+    return raw

@@ -82,23 +82,28 @@ def records(gov):
 def test_what_is_under_hold_stays_also_when_the_hold_comes_at_the_last_moment(gov, op, on, name):
     go(gov, ANA, "r1")
     go(gov, BEN, "r2")
-    hold = Hold(on, name, op.subject, "court order", Micros(1))
-    asked = []
+    put: list[Hold] = []
 
-    def holds():
-        asked.append(len(records(gov)))  # read while the erasure is under way
-        return (hold,)
+    class Late:
+        """A store before whose transaction begins, somebody puts a hold."""
+
+        def write(self, work):
+            def after(tx):
+                put.append(Hold(on, name, op.subject, "court order", Micros(1)))
+                return work(tx)
+
+            return gov.store.write(after)
 
     before = len(records(gov))
     for act in (
-        lambda who: erase(gov.store, gov.clock, Erasure(who, op.subject, "asked"), holds),
-        lambda who: survey(gov.store, gov.clock, who, holds),
+        lambda who: erase(Late(), gov.clock, Erasure(who, op.subject, "asked"), lambda: put),
+        lambda who: survey(Late(), gov.clock, who, lambda: put),
     ):
+        put.clear()
         with pytest.raises(RefusedError, match=f"content of `{ANA}` is under hold: {on} `{name}`"):
             act(ANA)
     assert len(records(gov)) == before
-    assert asked == [before, before]
-    assert erase(gov.store, gov.clock, Erasure(BEN, op.subject, "asked"), holds).payloads
+    assert erase(gov.store, gov.clock, Erasure(BEN, op.subject, "asked"), lambda: put).payloads
 
 
 def test_everything_of_the_subject_goes_and_what_remains_is_lawful(gov, op):

@@ -1209,6 +1209,8 @@ def test_whose_content_it_was_is_not_judged_beyond_what_can_be_remembered(
     report = check(erased(desk(), LOST[2]))
     (told,) = [f for f in report.findings if f.kind == "erasure-misdirected"]
     assert (told.status, report.verdict) == (Status.NOT_CHECKED, Status.NOT_CHECKED)
+    results = (Kind.CALL_FINISHED, "result")
+    assert check(without(desk(), results)).verdict is Status.OK  # absent, and nothing was erased
 
 
 @pytest.mark.attack

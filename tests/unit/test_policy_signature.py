@@ -70,6 +70,13 @@ def test_what_the_key_signed_is_loaded_and_says_who_vouches(folder, way, monkeyp
         assert governance.policies.digest == configured.digest
 
 
+def test_how_a_checkout_writes_line_ends_makes_no_difference(folder):
+    as_it_was = load(folder, KEY).digest
+    for file in folder.glob("*.yaml"):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert load(folder, KEY).digest == as_it_was
+
+
 def lies(note: str) -> str:
     """The same lines, another version: somebody who cannot sign edits the signed text."""
     return note.replace("desk 3 ", "desk 4 ")
