@@ -96,8 +96,8 @@ def test_what_is_under_hold_stays_also_when_the_hold_comes_at_the_last_moment(go
 
     before = len(records(gov))
     for act in (
-        lambda who: erase(Late(), gov.clock, Erasure(who, op.subject, "asked"), lambda: put),
-        lambda who: survey(Late(), gov.clock, who, lambda: put),
+        lambda who: erase(Late(), gov.clock, Erasure(who, op.subject, "asked"), lambda: tuple(put)),
+        lambda who: survey(Late(), gov.clock, who, lambda: tuple(put)),
     ):
         put.clear()
         with pytest.raises(RefusedError, match=f"content of `{ANA}` is under hold: {on} `{name}`"):
